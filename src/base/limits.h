@@ -1,0 +1,45 @@
+// Every queue, loop, buffer and name has a limit; they stand here.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace pion {
+
+inline constexpr uint64_t kKiB = 1024;
+inline constexpr uint64_t kMiB = 1024 * kKiB;
+inline constexpr uint64_t kGiB = 1024 * kMiB;
+
+// Wire.
+inline constexpr uint64_t kStreamBulkBytes = 64 * kKiB;    // a payload bulk of this size or more streams into an extent
+inline constexpr uint64_t kMaxBulkBytes = 512 * kMiB;      // proto-max-bulk-len
+inline constexpr uint64_t kMaxInlineBytes = 64 * kKiB;
+inline constexpr int64_t kMaxMultibulk = 2147483647;       // 2^31 - 1, as Redis
+inline constexpr int64_t kUnauthMultibulk = 10;
+inline constexpr uint64_t kUnauthBulkBytes = 16384;
+inline constexpr uint64_t kQueryBufferBytes = 1 * kGiB;    // arguments of one command held in memory
+inline constexpr uint64_t kOutputPauseBytes = 4 * kMiB;    // a connection that owes us this much reading is not read from
+inline constexpr size_t kBatchCommands = 64;               // commands of one pipeline taken as a batch
+inline constexpr size_t kPassedDescriptors = 64;           // descriptors per message on the Unix socket
+
+// Keyspace.
+inline constexpr unsigned kStripes = 256;
+inline constexpr unsigned kDatabases = 16;
+
+// Prompt memory.
+inline constexpr size_t kMaxNameBytes = 1024;              // model names and salts
+inline constexpr size_t kMaxDigestBytes = 64;              // of a media item
+inline constexpr uint64_t kMaxTokens = 16 * 1024 * 1024;   // in one chain
+inline constexpr size_t kMaxManifestBytes = 1 * kMiB;
+inline constexpr size_t kMaxPools = 64;
+inline constexpr int64_t kMaxLeaseMs = 24LL * 3600 * 1000;
+inline constexpr size_t kMaxLeasesPerConnection = 1024;
+inline constexpr size_t kMaxClaimsPerConnection = 64;
+
+// Storage.
+inline constexpr uint64_t kPageBytes = 4096;               // extents begin and end on pages
+inline constexpr uint64_t kChunkBytes = 64 * kKiB;         // one checksum per chunk of payload
+inline constexpr uint64_t kPayloadFileBytes = 1 * kGiB;    // a payload file is not extended beyond this
+inline constexpr uint64_t kMaxRecordBytes = 640 * kMiB;    // a journal record's body
+
+}  // namespace pion

@@ -1,0 +1,61 @@
+// A connection as commands see it. Implemented by server/; lives on its reactor's thread, and a handler that runs on a worker
+// has it to itself until it returns (the connection waits).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/limits.h"
+
+namespace pion {
+
+// Something of a plane's that ends with the connection (leases, claims). Destroyed on the connection's end.
+class SessionAttachment {
+ public:
+  virtual ~SessionAttachment() = default;
+};
+
+// Descriptors that came with the command's bytes; closed by whoever destroys the holder.
+class PassedDescriptors {
+ public:
+  PassedDescriptors() = default;
+  PassedDescriptors(PassedDescriptors&& other) noexcept : fds_(std::move(other.fds_)) { other.fds_.clear(); }
+  PassedDescriptors& operator=(PassedDescriptors&& other) noexcept {
+    std::swap(fds_, other.fds_);
+    return *this;
+  }
+  ~PassedDescriptors();
+  void add(int fd) { fds_.push_back(fd); }
+  void close_all();
+  const std::vector<int>& fds() const { return fds_; }
+
+ private:
+  std::vector<int> fds_;
+};
+
+struct Session {
+  uint64_t id = 0;
+  int database = 0;
+  int protocol = 2;
+  bool authenticated = false;       // true from the start when no password is set
+  bool unix_socket = false;
+  std::string name;                 // CLIENT SETNAME
+  std::string lib_name, lib_ver;    // CLIENT SETINFO
+  std::string peer_address;         // "127.0.0.1:5" or "/path/pion.sock:0"
+  std::string local_address;
+  int fd = -1;
+  int64_t created_wall_ms = 0;
+  int64_t last_command_wall_ms = 0;
+  const char* last_command = "";    // name in the table
+  uint64_t commands = 0;
+  bool no_evict = false;
+  bool no_touch = false;
+  enum class ReplyMode { kOn, kOff, kSkipNext, kSkipThis } reply_mode = ReplyMode::kOn;
+  bool close_after_reply = false;   // QUIT, CLIENT KILL of itself, protocol errors
+  PassedDescriptors descriptors;    // of the command being run; what a command leaves is closed after it
+  std::unique_ptr<SessionAttachment> prompt;  // prompt memory's leases and claims of this connection
+};
+
+}  // namespace pion

@@ -1,0 +1,86 @@
+// The command table: the only place where a command's arity, flags, keys, categories and documentation stand. COMMAND, COMMAND
+// DOCS, docs/commands.md and the dispatch are printed from it. One file per family fills it (family_*.cc), table.cc joins them.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "command/context.h"
+
+namespace pion {
+
+enum CommandFlag : uint32_t {
+  kWrite = 1u << 0,
+  kReadOnly = 1u << 1,
+  kDenyOom = 1u << 2,       // may grow memory: refused above maxmemory
+  kAdmin = 1u << 3,
+  kPubsub = 1u << 4,
+  kNoScript = 1u << 5,
+  kBlocking = 1u << 6,
+  kLoading = 1u << 7,
+  kStale = 1u << 8,
+  kSkipMonitor = 1u << 9,
+  kSkipSlowlog = 1u << 10,
+  kFast = 1u << 11,
+  kNoAuth = 1u << 12,       // allowed before AUTH
+  kMayReplicate = 1u << 13,
+  kMovableKeys = 1u << 14,
+  kAllowBusy = 1u << 15,
+  kNoMulti = 1u << 16,
+  kSentinel = 1u << 17,
+  kFreesSpace = 1u << 18,   // ours: journalled as WriteKind::kFrees, never refused on a full disk
+  kPion = 1u << 19,         // ours: not a command of Redis
+};
+
+// Where keys stand: first, last (negative: from the end), step; first 0: none. `numkeys` > 0: the argument at that
+// position counts the keys that follow it.
+struct KeyPositions {
+  int first = 0;
+  int last = 0;
+  int step = 0;
+  int numkeys = 0;
+};
+
+// One argument of COMMAND DOCS.
+struct ArgumentDoc {
+  std::string_view name;
+  std::string_view type;         // key string integer double pattern unix-time pure-token oneof block
+  std::string_view token = "";
+  uint32_t flags = 0;            // 1 optional, 2 multiple, 4 multiple-token
+  int key_spec = -1;
+  std::span<const ArgumentDoc> children = {};
+};
+
+struct CommandSpec {
+  std::string_view name;                 // lower case, "client" or, for a subcommand, "client|list"
+  int arity = 0;                         // as Redis: the name counts; negative: at least
+  uint32_t flags = 0;
+  KeyPositions keys = {};
+  std::string_view categories = "";      // ACL categories, comma separated, without @
+  Handler handler = nullptr;             // null: a container whose subcommands do the work
+  std::span<const CommandSpec> subcommands = {};
+  std::string_view group = "";
+  std::string_view since = "";
+  std::string_view summary = "";
+  std::string_view complexity = "";
+  std::span<const ArgumentDoc> arguments = {};
+  std::string_view key_flags = "";       // of the key spec: "RW,ACCESS,UPDATE" ...
+  std::string_view tips = "";            // comma separated
+  std::string_view history = "";         // "7.0.0:text;..."
+  std::string_view status = "as Redis";  // docs/commands.md: "as Redis", "differs: ...", "Pion's own"
+  // May the bulk at this argument position stream to disk, given the arguments before it? Null: never.
+  // The space it should go to and the aux bytes to leave room for are answered by the same function.
+  struct StreamRule { bool stream = false; uint32_t space = 0; uint64_t aux_bytes = 0; };
+  StreamRule (*stream_rule)(const Arguments& before, size_t position) = nullptr;
+};
+
+// All families, sorted by name. Built once, before any thread starts.
+std::span<const CommandSpec* const> all_commands();
+// Any case. Null when there is none. The container is answered for "client"; subcommand() finds the rest.
+const CommandSpec* find_command(std::string_view name);
+const CommandSpec* find_subcommand(const CommandSpec& container, std::string_view name);
+
+}  // namespace pion

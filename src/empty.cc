@@ -1,0 +1,1 @@
+// Keeps a room's library valid while it holds headers only.
