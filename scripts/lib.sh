@@ -10,7 +10,7 @@ PION_ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 PION_CACHE="${PION_CACHE:-$HOME/.cache/pion}"
 PION_ENV_FILE="$PION_CACHE/env.sh"
 PION_JOBS="${PION_JOBS:-$(nproc)}"
-mkdir -p "$PION_CACHE/downloads"
+mkdir -p "$PION_CACHE/downloads" "$PION_CACHE/log"
 
 say() { printf '\033[1m==> %s\033[0m\n' "$*" >&2; }
 die() { printf 'error: %s\n' "$*" >&2; exit 1; }
@@ -35,7 +35,6 @@ set_env() {
 run_logged() {
   local log="$PION_CACHE/log/$1.log" start=$SECONDS
   shift
-  mkdir -p "$PION_CACHE/log"
   if ! "$@" >"$log" 2>&1; then
     tail -n 60 "$log" >&2
     die "failed: $* (whole log: $log)"
