@@ -1,0 +1,49 @@
+"""What all benchmarks share: paired runs, medians with spread, ratios, and the line that says where they ran."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+
+def where() -> str:
+    """Hardware and date, one line."""
+    cpu = next((line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")), "?")
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return f"{cpu}, {os.cpu_count()} cores, {memory:.0f} GiB, Linux {platform.release()}, {datetime.date.today()}"
+
+
+def seconds(call: Callable[[], object]) -> float:
+    begin = time.perf_counter()
+    call()
+    return time.perf_counter() - begin
+
+
+def paired(ours: Callable[[], object], limit: Callable[[], object], rounds: int) -> tuple[list[float], list[float]]:
+    """Runs limit, ours, limit, ours ...: the machine's mood falls on both. One warm-up round each."""
+    limit(), ours()
+    ours_s, limit_s = [], []
+    for _ in range(rounds):
+        limit_s.append(seconds(limit))
+        ours_s.append(seconds(ours))
+    return ours_s, limit_s
+
+
+def spread(values: list[float], scale: float = 1.0, digits: int = 2) -> str:
+    ordered = sorted(values)
+    low, high = ordered[len(ordered) // 4], ordered[(3 * len(ordered)) // 4]
+    return f"{statistics.median(values) * scale:.{digits}f} [{low * scale:.{digits}f}..{high * scale:.{digits}f}]"
+
+
+def verdict(name: str, ours_s: list[float], limit_s: list[float], target: float) -> bool:
+    """Prints one row: both medians in ms, the ratio of speeds (limit's time over ours), and whether it reaches the target."""
+    ratios = [limit / own for own, limit in zip(ours_s, limit_s)]
+    ratio = statistics.median(ratios)
+    mark = "ok" if ratio >= target else "BELOW"
+    print(f"{name:52} {spread(ours_s, 1e3):>26} ms  limit {spread(limit_s, 1e3):>26} ms  ratio {spread(ratios)}  target {target}  {mark}", flush=True)
+    return ratio >= target
