@@ -20,7 +20,7 @@ struct ServerStats {
   uint64_t connected_clients = 0, blocked_clients = 0, max_clients = 0;
   int tcp_port = 0;
   unsigned threads = 0;
-  std::string unix_socket, config_file, executable;
+  std::string unix_socket, config_file, executable, run_id;
 };
 
 // A snapshot of one client for CLIENT LIST / INFO / KILL.
@@ -29,7 +29,7 @@ struct ClientInfo {
   std::string address, local_address, name, lib_name, lib_ver, user;
   int fd = -1, database = 0, protocol = 2;
   int64_t age_s = 0, idle_s = 0;
-  uint64_t query_buffer_bytes = 0, output_bytes = 0, commands = 0;
+  uint64_t query_buffer_bytes = 0, output_bytes = 0, commands = 0, net_input_bytes = 0, net_output_bytes = 0;
   std::string last_command;
   bool unix_socket = false, no_evict = false, no_touch = false, blocked = false;
 };

@@ -1,5 +1,10 @@
 // The command table: the only place where a command's arity, flags, keys, categories and documentation stand. COMMAND, COMMAND
 // DOCS, docs/commands.md and the dispatch are printed from it. One file per family fills it (family_*.cc), table.cc joins them.
+//
+// A family states, for a command of Redis, its name, its handler and what is ours (stream_rule, status, kFreesSpace). What
+// Redis' own table says of it (arity, flags, keys, categories, documentation) stands in redis_facts.cc, which
+// scripts/command-facts prints from the reference server; the join fills it in, and it wins. A command of Pion's own
+// (kPion) states everything in its family.
 #pragma once
 
 #include <cstdint>
@@ -44,6 +49,21 @@ struct KeyPositions {
   int numkeys = 0;
 };
 
+// A key specification as COMMAND INFO prints it.
+struct KeySpecDoc {
+  enum class Begin : uint8_t { kIndex, kKeyword, kUnknown };
+  enum class Find : uint8_t { kRange, kKeynum, kUnknown };
+  std::string_view flags;        // in Redis' order: "RW access update"
+  std::string_view notes = "";
+  Begin begin = Begin::kIndex;
+  std::string_view keyword = "";
+  int index = 1;                 // kIndex: the position; kKeyword: where the search starts
+  Find find = Find::kRange;
+  int last = 0;                  // kRange: the last key, from the first one; kKeynum: where the count stands, from there
+  int step = 1;                  // kRange: the step; kKeynum: the first key, from the count's argument
+  int limit = 0;                 // kRange: 1/limit of the rest when last is -1; kKeynum: the step
+};
+
 // One argument of COMMAND DOCS.
 struct ArgumentDoc {
   std::string_view name;
@@ -52,6 +72,9 @@ struct ArgumentDoc {
   uint32_t flags = 0;            // 1 optional, 2 multiple, 4 multiple-token
   int key_spec = -1;
   std::span<const ArgumentDoc> children = {};
+  std::string_view since = "";
+  std::string_view deprecated_since = "";
+  std::string_view display = "";  // when it is not the name
 };
 
 struct CommandSpec {
@@ -75,6 +98,9 @@ struct CommandSpec {
   // The space it should go to and the aux bytes to leave room for are answered by the same function.
   struct StreamRule { bool stream = false; uint32_t space = 0; uint64_t aux_bytes = 0; };
   StreamRule (*stream_rule)(const Arguments& before, size_t position) = nullptr;
+  std::string_view flag_names = "";      // of a command of Redis: its flags as COMMAND INFO prints them, space separated
+  std::span<const KeySpecDoc> key_specs = {};
+  std::string_view deprecated_since = "", replaced_by = "", doc_flags = "";
 };
 
 // All families, sorted by name. Built once, before any thread starts.
@@ -82,5 +108,14 @@ std::span<const CommandSpec* const> all_commands();
 // Any case. Null when there is none. The container is answered for "client"; subcommand() finds the rest.
 const CommandSpec* find_command(std::string_view name);
 const CommandSpec* find_subcommand(const CommandSpec& container, std::string_view name);
+
+// What a request calls: the command, or the subcommand, with a handler and a number of arguments that fits its arity.
+// Otherwise spec is null and `error` is Redis' text (unknown command, unknown subcommand, wrong number of arguments).
+// `arguments` is not empty. Allocates only for an error.
+struct ResolvedCommand {
+  const CommandSpec* spec = nullptr;
+  std::string error;
+};
+ResolvedCommand resolve_command(const Arguments& arguments);
 
 }  // namespace pion

@@ -1,0 +1,21 @@
+// What each family file exports to the join in table.cc. To add a family: a file family_<x>.cc, a line here, a line there.
+#pragma once
+
+#include <span>
+
+#include "command/table.h"
+
+namespace pion {
+
+std::span<const CommandSpec> connection_commands();
+std::span<const CommandSpec> server_commands();
+std::span<const CommandSpec> command_commands();  // COMMAND ...
+std::span<const CommandSpec> string_commands();
+std::span<const CommandSpec> key_commands();
+std::span<const CommandSpec> prompt_commands();
+
+// Redis' own table, for the commands we have: sorted by name, subcommands as entries of their own ("client|list"), no
+// handlers. Printed by scripts/command-facts.
+std::span<const CommandSpec> redis_facts();
+
+}  // namespace pion
