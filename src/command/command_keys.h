@@ -1,0 +1,21 @@
+// Where the keys of a request stand, by the key specifications of the table.
+#pragma once
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "command/table.h"
+
+namespace pion {
+
+struct CommandKey {
+  size_t position = 0;     // in the arguments
+  std::string_view flags;  // as COMMAND GETKEYSANDFLAGS prints them
+};
+
+// Nothing when the arguments do not fit the specifications. Specifications of keys that cannot be told from the arguments
+// (SORT's patterns) give no key.
+std::optional<std::vector<CommandKey>> command_keys(const CommandSpec& spec, const Arguments& arguments);
+
+}  // namespace pion
