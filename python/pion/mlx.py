@@ -1,0 +1,282 @@
+"""Prompt memory for mlx-lm.
+
+    from pion.mlx import PionPromptCache
+    pc = PionPromptCache(model, tokenizer)
+    cache, rest = pc.prompt(ids)                      # a whole prompt; at least its last token is left
+    text = generate(model, tokenizer, prompt=rest, prompt_cache=cache)
+
+A prompt is matched token by token with what any process stored under the same model; only the rest is
+prefilled, and stored while it is. What comes back is bit-equal to what was stored. Without a
+server (down, slow, full) the model prefills as if there were no Pion, after one warning.
+
+What each call did stands in ``pc.last`` (:class:`pion.engine.Report`); what this model allows in ``pc.reuse``.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .client import DEFAULT_PORT, Client
+from .core import PromptCore
+from .engine import Report, Reuse
+from .errors import PionError, Refused
+from .mlx_engine import MlxEngine
+from .pools import as_tokens
+
+__all__ = ["PionPromptCache", "split_prompt"]
+
+
+class _MlxCore(PromptCore):
+    """The shared core, and what a server hook needs beside it: only restoring, and only storing."""
+
+    engine: MlxEngine
+
+    def restore_only(self, ids: np.ndarray, more_than: int, namespace: str | None) -> Report:
+        """Restore the longest stored prefix of ``ids`` into the engine if it is longer than ``more_than``.
+
+        Feeds nothing and claims nothing. ``matched`` 0: the engine holds nothing.
+        """
+        report = Report(tokens=int(ids.size))
+        self.engine.clear()
+        if not self.enabled:
+            report.why = "switched off"
+        elif self.engine.reuse.kind == "none":
+            report.why = self.engine.reuse.why
+        else:
+            salt = self.namespace if namespace is None else namespace
+            storing, self.store = self.store, False
+            try:
+                self._from_store(ids, int(ids.size), int(ids.size), more_than, salt, report, False, False)
+            finally:
+                self.store = storing
+        self.last = report
+        return report
+
+    def store_only(self, ids: np.ndarray, namespace: str | None) -> Report:
+        """Store what the engine holds (exactly ``ids``), from where the server's knowledge ends."""
+        report = Report(tokens=int(ids.size))
+        self.last = report
+        if not self.enabled or not self.store:
+            report.why = "switched off"
+            return report
+        salt = self.namespace if namespace is None else namespace
+        media = self.engine.media_start(ids)
+        if media is not None:
+            report.why = f"a picture or a sound stands at token {media}"
+            return report
+        try:
+            self._declare()
+            known = self._match(ids, int(ids.size), salt, report).matched
+        except PionError as error:
+            report.why = str(error)
+            return report
+        from .store import Chain
+
+        report.matched = known
+        if known < ids.size:
+            chain = Chain(report, stored_to=known)
+            self._export(ids, known, salt, 0.0, chain)
+            report.why = chain.broken
+        return report
+
+
+class PionPromptCache:
+    """Prompt memory of one loaded mlx-lm model. Thread safe; calls take turns.
+
+    * ``tokenizer``: for readable reports, and part of the identity when given.
+    * ``namespace``: becomes the salt. Prompts of different namespaces never see each other.
+    * ``name``: a fixed name on the wire. Another identity under it is refused and reported field by
+      field; by default the name carries a digest of the identity, so each has its own.
+    * ``model_path``: folder of the weights; digests are then remembered by file identity.
+    * ``prefill_step_size``: block of evaluation, as in ``mlx_lm.generate``; ``step``: tokens between two PUTs,
+      a multiple of it. A cold run with Pion feeds exactly these blocks.
+    * ``kv_bits``, ``kv_group_size``, ``quantized_kv_start``, ``max_kv_size``: as given to ``generate``; identity, all of them.
+    * ``min_store``: a tail shorter than this is not stored. ``second_sight``: store only what was asked for before.
+    * ``enabled=False`` sends nothing.
+
+    Caches that are returned belong to the caller: using one changes no other and nothing that is stored.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any = None,
+        *,
+        host: str = "127.0.0.1",
+        port: int = DEFAULT_PORT,
+        unix_socket: str | None = None,
+        password: str | None = None,
+        client: Client | None = None,
+        namespace: str = "",
+        name: str | None = None,
+        model_path: str | os.PathLike[str] | None = None,
+        prefill_step_size: int = 256,
+        step: int | None = None,
+        kv_bits: int | None = None,
+        kv_group_size: int = 64,
+        quantized_kv_start: int = 0,
+        max_kv_size: int | None = None,
+        min_store: int = 64,
+        second_sight: bool = False,
+        store: bool = True,
+        enabled: bool = True,
+    ) -> None:
+        self.engine = MlxEngine(
+            model,
+            tokenizer=tokenizer,
+            model_path=model_path,
+            prefill_step_size=prefill_step_size,
+            kv_bits=kv_bits,
+            kv_group_size=kv_group_size,
+            quantized_kv_start=quantized_kv_start,
+            max_kv_size=max_kv_size,
+        )
+        self.core = _MlxCore(
+            self.engine,
+            client,
+            host=host,
+            port=port,
+            unix_socket=unix_socket,
+            password=password,
+            namespace=namespace,
+            model=name,
+            step=step,
+            min_store=min_store,
+            store=store,
+            second_sight=second_sight,
+            enabled=enabled,
+        )
+        self._lock = threading.RLock()
+
+    # -- what it is --------------------------------------------------------------------------
+
+    @property
+    def reuse(self) -> Reuse:
+        """What reuse this model allows, and why: "any" token, "boundaries", or "none"."""
+        return self.engine.reuse
+
+    @property
+    def last(self) -> Report | None:
+        """What the last call did."""
+        return self.core.last
+
+    @property
+    def enabled(self) -> bool:
+        """False: nothing is sent, everything is prefilled."""
+        return self.core.enabled
+
+    @enabled.setter
+    def enabled(self, value: bool) -> None:
+        self.core.enabled = value
+
+    def make_cache(self) -> list[Any]:
+        """A fresh, empty cache of this model."""
+        return self.engine.make_cache()
+
+    # -- the calls ---------------------------------------------------------------------------
+
+    def get_or_prefill(
+        self, prefix_ids: Sequence[int], namespace: str | None = None, *, boundaries: Sequence[int] = ()
+    ) -> list[Any]:
+        """A cache that holds exactly ``prefix_ids``, to be given to ``generate`` with a prompt that is not empty.
+
+        ``boundaries``: token counts (turn starts) at which to stop and store; a model with recurrent layers can
+        be cut only at such places, at the ends of steps, and at the end.
+        """
+        ids = as_tokens(prefix_ids)
+        with self._lock:
+            if ids.size == 0:
+                return self.engine.make_cache()
+            self.core.acquire(ids, leave=0, namespace=namespace, boundaries=boundaries)
+            return self.engine.take()
+
+    def prompt(
+        self, ids: Sequence[int], namespace: str | None = None, *, boundaries: Sequence[int] = ()
+    ) -> tuple[list[Any], list[int]]:
+        """(cache, rest) for a whole prompt: ``rest`` is its last token, which gives ``generate`` its logits."""
+        tokens = as_tokens(ids)
+        if tokens.size == 0:
+            raise ValueError("an empty prompt")
+        return self.get_or_prefill(tokens[:-1], namespace, boundaries=boundaries), [int(tokens[-1])]
+
+    def prefill(
+        self, ids: Sequence[int], namespace: str | None = None, *, boundaries: Sequence[int] = ()
+    ) -> Report:
+        """Make sure that ``ids`` is stored, without generating. Idempotent: a second call feeds nothing."""
+        with self._lock:
+            try:
+                return self.core.acquire(
+                    ids, leave=0, namespace=namespace, boundaries=boundaries, store_all=True, only_store=True
+                )
+            finally:
+                self.engine.clear()
+
+    def fetch(self, ids: Sequence[int], namespace: str | None = None, *, more_than: int = 0) -> tuple[list[Any] | None, int]:
+        """(cache, matched): what is stored of ``ids``, if it is more than ``more_than`` tokens; nothing is prefilled.
+
+        (None, 0) when there is nothing to win. The whole of ``ids`` may be matched: ask for what may be skipped.
+        """
+        tokens = as_tokens(ids)
+        with self._lock:
+            if tokens.size == 0:
+                return None, 0
+            report = self.core.restore_only(tokens, more_than, namespace)
+            return (self.engine.take(), report.matched) if report.matched else (None, 0)
+
+    def store(self, cache: list[Any], ids: Sequence[int], namespace: str | None = None) -> Report:
+        """Store a cache made elsewhere (after a generation, say) that holds exactly ``ids``.
+
+        ``ids`` are the tokens that were fed, never an encoding of the text. Raises Refused, naming the layer,
+        for a cache that does not hold exactly these tokens, or of another kind than this model's. The cache is
+        only read.
+        """
+        tokens = as_tokens(ids)
+        with self._lock:
+            if self.engine.layout is not None and not self.engine.layout.counts_tokens:
+                raise Refused("only recurrent layers: nothing in this cache says how many tokens it holds; use prefill()")
+            self.engine.adopt(cache, int(tokens.size))
+            try:
+                return self.core.store_only(tokens, namespace)
+            finally:
+                self.engine.clear()
+
+    def model_changed(self) -> None:
+        """Weights or adapters were changed in place: nothing stored before is matched any more."""
+        with self._lock:
+            self.core.model_changed()
+
+    def flush(self, timeout_s: float = 30.0) -> bool:
+        """Wait until all that was prefilled is stored; False when that took too long."""
+        return self.core.flush(timeout_s)
+
+    def close(self) -> None:
+        """Flush and close the connections."""
+        self.core.close()
+
+    def __enter__(self) -> PionPromptCache:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def split_prompt(encode: Callable[[str], Sequence[int]], prefix: str, suffix: str) -> tuple[list[int], list[int]]:
+    """Split ``prefix + suffix`` into (prefix ids, suffix ids) whose sum is the encoding of the whole text.
+
+    Encoding the two apart gives other ids around the seam (" the" is one token, " " and "the" are two), and so another
+    prompt. The seam is put where both encodings agree; the suffix keeps at least one token.
+    """
+    whole = list(encode(prefix + suffix))
+    if not whole:
+        raise ValueError("an empty prompt")
+    seam = 0
+    for a, b in zip(encode(prefix), whole[:-1]):
+        if a != b:
+            break
+        seam += 1
+    return whole[:seam], whole[seam:]
