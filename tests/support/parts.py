@@ -19,6 +19,7 @@ _MADE_BY = {
     "PION_OPENBLAS": "setup-python",
     "PION_LLAMA_LIB": "setup-llama",
     "PION_MODEL_SMOLLM2": "setup-models smollm2",
+    "PION_MODEL_SMOLLM2_MLX": "setup-models smollm2-mlx",
     "PION_MODEL_GEMMA3": "setup-models gemma3",
     "PION_REDIS82": "setup-peers",
     "PION_VALKEY91": "setup-peers",
@@ -56,4 +57,5 @@ def engine_env() -> dict[str, str]:
     env = dict(os.environ)
     env["PYTHONPATH"] = os.pathsep.join([str(ROOT / "python"), str(ROOT / "pion-vllm-mlx"), str(ROOT / "tests")])
     env["LLAMA_CPP_LIB_PATH"] = str(part("PION_LLAMA_LIB"))
+    env["TRANSFORMERS_VERBOSITY"] = "error"  # mlx-lm tokenises with it; its hints are not about us
     return env

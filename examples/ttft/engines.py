@@ -1,0 +1,269 @@
+"""Two engines behind one small interface: prefill, save, load, ask Pion, and say what came out.
+
+A session holds one loaded model and one context. Times are milliseconds on the monotonic clock, from "the token ids
+are there" to "the first token of the answer is chosen" (greedy). All sources of the prefix end in the same call:
+the question is evaluated in one step and only its last position's logits are used.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import time
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any, Callable, Sequence
+
+from . import text
+
+Ids = list[int]
+Progress = Callable[[int, int], None]
+
+
+class Session(ABC):
+    """One model in one process. Not thread safe."""
+
+    step: int = 512
+    """Tokens per prefill step: the engine's own block, and the adapter's, so that both round alike."""
+
+    def prompt(self, prefix_tokens: int) -> tuple[Ids, Ids]:
+        """Token ids of a prefix of exactly that length, and of the question."""
+        ids = self.tokenize(text.handbook())
+        assert len(ids) >= prefix_tokens, f"the handbook has only {len(ids)} tokens"
+        return ids[:prefix_tokens], self.tokenize(text.QUESTION)
+
+    def warm_up(self) -> None:
+        """One small evaluation, so that no row pays for the engine's first call."""
+        self.clear()
+        self.feed(self.tokenize("A short text before the first request, to wake the threads."))
+        self.first_token()
+        self.clear()
+
+    def cold(self, prefix: Ids, question: Ids, progress: Progress = lambda done, of: None) -> dict[str, Any]:
+        """Prefill in steps, then the question: what the engine does without any cache."""
+        self.clear()
+        start = time.perf_counter()
+        for at in range(0, len(prefix), self.step):
+            self.feed(prefix[at : at + self.step])
+            progress(min(at + self.step, len(prefix)), len(prefix))
+        return self._ask(question, start)
+
+    def resident(self, prefix: Ids, question: Ids) -> dict[str, Any]:
+        """The question alone, on a prefix that is in the context already: the limit of every cache."""
+        self.keep(len(prefix))
+        return self._ask(question, time.perf_counter())
+
+    def from_file(self, path: str, prefix: Ids, question: Ids) -> dict[str, Any]:
+        """The engine's own cache file, then the question."""
+        self.clear()
+        start = time.perf_counter()
+        self.load_file(path, len(prefix))
+        out = self._ask(question, start)
+        out["bytes"] = Path(path).stat().st_size
+        return out
+
+    def from_pion(self, prefix: Ids, question: Ids) -> dict[str, Any]:
+        """Whatever Pion has of the prefix, the rest prefilled and stored, then the question."""
+        self.clear()
+        start = time.perf_counter()
+        report = self.ask_pion(prefix, question)
+        token = self.first_token()
+        return {"ms": (time.perf_counter() - start) * 1e3, "token": token, **report}
+
+    def outcome(self, first: int, prefix_tokens: int, count: int) -> dict[str, Any]:
+        """The answer's first `count` greedy tokens, and a digest of the K/V of the prefix. Not timed."""
+        tokens = [first]
+        while len(tokens) < count:
+            self.feed([tokens[-1]])
+            tokens.append(self.first_token())
+        self.keep(prefix_tokens)
+        return {"tokens": tokens, "text": self.detokenize(tokens), "digest": self.digest(prefix_tokens)}
+
+    def _ask(self, question: Ids, start: float) -> dict[str, Any]:
+        self.feed(question)
+        token = self.first_token()
+        return {"ms": (time.perf_counter() - start) * 1e3, "token": token, "bytes": 0}
+
+    @abstractmethod
+    def tokenize(self, words: str) -> Ids: ...
+
+    @abstractmethod
+    def detokenize(self, ids: Sequence[int]) -> str: ...
+
+    @abstractmethod
+    def clear(self) -> None:
+        """An empty context."""
+
+    @abstractmethod
+    def keep(self, tokens: int) -> None:
+        """Cuts the context to its first `tokens`."""
+
+    @abstractmethod
+    def feed(self, ids: Ids) -> None:
+        """Evaluates ids in one step behind what is there."""
+
+    @abstractmethod
+    def first_token(self) -> int:
+        """The likeliest token after the last one fed."""
+
+    @abstractmethod
+    def digest(self, tokens: int) -> str:
+        """SHA-256 of the K/V rows of the context's first `tokens`, which must be all it holds."""
+
+    @abstractmethod
+    def save_file(self, path: str, prefix: Ids) -> int:
+        """Writes the engine's own cache file of the context; returns its bytes."""
+
+    @abstractmethod
+    def load_file(self, path: str, tokens: int) -> None:
+        """Reads it into an empty context."""
+
+    @abstractmethod
+    def connect_pion(self, host: str, port: int) -> str:
+        """Makes the adapter; returns what it says about this model."""
+
+    @abstractmethod
+    def ask_pion(self, prefix: Ids, question: Ids) -> dict[str, Any]:
+        """Brings the context to prefix + question through the adapter. Returns matched, fed, stored, bytes, lane, why."""
+
+    @abstractmethod
+    def flush_pion(self) -> dict[str, Any]:
+        """Waits until everything is stored."""
+
+
+class LlamaSession(Session):
+    """llama.cpp through llama-cpp-python: f16 K/V, flash attention, one sequence."""
+
+    def __init__(self, model: str, n_ctx: int, threads: int):
+        import llama_cpp
+
+        self.lib = llama_cpp
+        self.llm = llama_cpp.Llama(
+            model, n_ctx=n_ctx, n_batch=self.step, n_ubatch=self.step, n_threads=threads, n_threads_batch=threads,
+            flash_attn=True, verbose=False,
+        )
+        self.vocabulary = self.llm.n_vocab()
+        self.adapter: Any = None
+
+    def tokenize(self, words: str) -> Ids:
+        return self.llm.tokenize(words.encode(), add_bos=False)
+
+    def detokenize(self, ids: Sequence[int]) -> str:
+        return self.llm.detokenize(list(ids)).decode(errors="replace")
+
+    @property
+    def _memory(self) -> Any:
+        return self.lib.llama_get_memory(self.llm.ctx)
+
+    def clear(self) -> None:
+        self.lib.llama_memory_clear(self._memory, True)
+        self.llm.n_tokens = 0
+
+    def keep(self, tokens: int) -> None:
+        assert self.lib.llama_memory_seq_rm(self._memory, 0, tokens, -1)
+        self.llm.n_tokens = tokens
+
+    def feed(self, ids: Ids) -> None:
+        self.llm.eval(ids)
+
+    def first_token(self) -> int:
+        import numpy as np
+
+        logits = self.lib.llama_get_logits_ith(self.llm.ctx, -1)
+        return int(np.argmax(np.ctypeslib.as_array(logits, shape=(self.vocabulary,))))
+
+    def digest(self, tokens: int) -> str:
+        assert self.llm.n_tokens == tokens
+        size = self.lib.llama_state_seq_get_size(self.llm.ctx, 0)
+        blob = (ctypes.c_uint8 * size)()
+        assert self.lib.llama_state_seq_get_data(self.llm.ctx, blob, size, 0) == size
+        return hashlib.sha256(blob).hexdigest()
+
+    def save_file(self, path: str, prefix: Ids) -> int:
+        ids = (self.lib.llama_token * len(prefix))(*prefix)
+        return self.lib.llama_state_seq_save_file(self.llm.ctx, path.encode(), 0, ids, len(prefix))
+
+    def load_file(self, path: str, tokens: int) -> None:
+        ids, count = (self.lib.llama_token * tokens)(), ctypes.c_size_t()
+        assert self.lib.llama_state_seq_load_file(self.llm.ctx, path.encode(), 0, ids, tokens, ctypes.byref(count))
+        assert count.value == tokens
+        self.llm.n_tokens = tokens
+
+    def connect_pion(self, host: str, port: int) -> str:
+        raise NotImplementedError
+
+    def ask_pion(self, prefix: Ids, question: Ids) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def flush_pion(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+
+class MlxSession(Session):
+    """mlx-lm on CPU, float32 weights (the fast ones there), K/V float32."""
+
+    step = 2048  # mlx-lm's own prefill_step_size
+
+    def __init__(self, model: str, n_ctx: int, threads: int):
+        import mlx.core as mx
+        from mlx_lm import load
+        from mlx_lm.models import cache
+
+        os.environ.setdefault("OMP_NUM_THREADS", str(threads))
+        self.mx, self.caches = mx, cache
+        self.model, self.tokenizer = load(model)
+        self.state: list[Any] = []
+        self.logits: Any = None
+        self.adapter: Any = None
+
+    def tokenize(self, words: str) -> Ids:
+        return list(self.tokenizer.encode(words, add_special_tokens=False))
+
+    def detokenize(self, ids: Sequence[int]) -> str:
+        return self.tokenizer.decode(list(ids))
+
+    def clear(self) -> None:
+        self.state, self.logits = self.caches.make_prompt_cache(self.model), None
+
+    def keep(self, tokens: int) -> None:
+        for layer in self.state:
+            layer.trim(layer.offset - tokens)
+            assert layer.offset == tokens
+
+    def feed(self, ids: Ids) -> None:
+        # mlx is lazy: the logits of positions nobody asks for are never computed.
+        self.logits = self.model(self.mx.array(ids)[None], cache=self.state)
+        self.mx.eval([layer.state for layer in self.state])
+
+    def first_token(self) -> int:
+        return int(self.mx.argmax(self.logits[0, -1]).item())
+
+    def digest(self, tokens: int) -> str:
+        import numpy as np
+
+        out = hashlib.sha256()
+        for layer in self.state:
+            assert layer.offset == tokens
+            out.update(np.ascontiguousarray(np.array(layer.keys[..., :tokens, :])))
+            out.update(np.ascontiguousarray(np.array(layer.values[..., :tokens, :])))
+        return out.hexdigest()
+
+    def save_file(self, path: str, prefix: Ids) -> int:
+        self.caches.save_prompt_cache(path, self.state)
+        return Path(path).stat().st_size
+
+    def load_file(self, path: str, tokens: int) -> None:
+        self.state = self.caches.load_prompt_cache(path)
+
+    def connect_pion(self, host: str, port: int) -> str:
+        raise NotImplementedError
+
+    def ask_pion(self, prefix: Ids, question: Ids) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def flush_pion(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+
+SESSIONS: dict[str, type[Session]] = {"llama": LlamaSession, "mlx": MlxSession}
