@@ -1,0 +1,192 @@
+// Values of options: from text, to text, and what was expected.
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "command/arguments.h"
+#include "server/config_syntax.h"
+#include "server/options_table.h"
+
+namespace pion {
+namespace {
+
+using Parsed = std::expected<void, OptionError>;
+
+Parsed refuse(const OptionSpec& spec, std::string redis_text) {
+  return std::unexpected(OptionError{std::move(redis_text), expected_values(spec)});
+}
+
+std::optional<uint64_t> unsigned_number(std::string_view digits, int base = 10) {
+  uint64_t value = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value, base);
+  if (digits.empty() || error != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
+  return value;
+}
+
+struct Unit {
+  std::string_view name;
+  uint64_t bytes;
+};
+
+// As in redis.conf: k is 1000, kb is 1024.
+constexpr Unit kUnits[] = {{"", 1},           {"b", 1},           {"k", 1000},          {"kb", kKiB},      {"m", 1'000'000},
+                           {"mb", kMiB},      {"g", 1'000'000'000}, {"gb", kGiB}};
+
+std::optional<uint64_t> memory_value(std::string_view text) {
+  const size_t end = std::min(text.find_first_not_of("0123456789"), text.size());
+  const auto number = unsigned_number(text.substr(0, end));
+  if (!number) return std::nullopt;
+  for (const Unit& unit : kUnits) {
+    if (!same_word(text.substr(end), unit.name)) continue;
+    uint64_t bytes = 0;
+    if (__builtin_mul_overflow(*number, unit.bytes, &bytes) || bytes > INT64_MAX) return std::nullopt;
+    return bytes;
+  }
+  return std::nullopt;
+}
+
+uint64_t machine_memory_bytes() {
+  return static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+std::optional<uint64_t> memory_or_share(std::string_view text) {
+  if (text.empty() || text.back() != '%') return memory_value(text);
+  const auto share = unsigned_number(text.substr(0, text.size() - 1));
+  if (!share || *share > 100) return std::nullopt;
+  return machine_memory_bytes() / 100 * *share;
+}
+
+std::string between(const OptionSpec& spec) {
+  return "argument must be between " + std::to_string(spec.min) + " and " + std::to_string(spec.max) + " inclusive";
+}
+
+Parsed parse_number(const OptionSpec& spec, std::string_view text, Settings& settings) {
+  if (spec.kind == OptionKind::kInteger) {
+    const auto value = integer_argument(text);
+    if (!value) return refuse(spec, "argument couldn't be parsed into an integer");
+    if (*value < spec.min || *value > spec.max) return refuse(spec, between(spec));
+    settings.*std::get<int64_t Settings::*>(spec.target) = *value;
+    return {};
+  }
+  if (spec.kind == OptionKind::kOctal) {
+    const auto value = unsigned_number(text, 8);
+    if (!value || *value > static_cast<uint64_t>(spec.max)) return refuse(spec, "argument couldn't be parsed as an octal number");
+    settings.*std::get<int64_t Settings::*>(spec.target) = static_cast<int64_t>(*value);
+    return {};
+  }
+  const auto value = spec.kind == OptionKind::kPercent ? memory_or_share(text) : memory_value(text);
+  if (!value) return refuse(spec, "argument must be a memory value");
+  if (*value < static_cast<uint64_t>(spec.min) || *value > static_cast<uint64_t>(spec.max)) return refuse(spec, between(spec));
+  settings.*std::get<uint64_t Settings::*>(spec.target) = *value;
+  return {};
+}
+
+std::string joined(std::span<const std::string_view> words, std::string_view separator) {
+  std::string all;
+  for (std::string_view word : words) all.append(all.empty() ? "" : separator).append(word);
+  return all;
+}
+
+std::string with_unit(uint64_t bytes) {
+  for (const Unit& unit : {Unit{"gb", kGiB}, Unit{"mb", kMiB}, Unit{"kb", kKiB}}) {
+    if (bytes > 0 && bytes % unit.bytes == 0) return std::to_string(bytes / unit.bytes).append(unit.name);
+  }
+  return std::to_string(bytes);
+}
+
+}  // namespace
+
+std::string expected_values(const OptionSpec& spec) {
+  switch (spec.kind) {
+    case OptionKind::kInteger:
+      if (spec.min == spec.max) return std::to_string(spec.min);
+      return "an integer from " + std::to_string(spec.min) + " to " + std::to_string(spec.max);
+    case OptionKind::kBytes:
+    case OptionKind::kPercent: {
+      std::string text = "a number of bytes such as 100mb or 2gb";
+      if (spec.kind == OptionKind::kPercent) text += ", or a share of the machine's memory such as 50%";
+      if (spec.min > 0) text += ", at least " + with_unit(static_cast<uint64_t>(spec.min));
+      if (spec.max < INT64_MAX) text += ", at most " + with_unit(static_cast<uint64_t>(spec.max));
+      return text;
+    }
+    case OptionKind::kOctal: return "an octal file mode such as 700";
+    case OptionKind::kYesNo:
+    case OptionKind::kSwitch:
+    case OptionKind::kNotice: return "yes or no";
+    case OptionKind::kChoice:
+      if (spec.choices.size() == 1 && spec.choices[0].empty()) return "an empty value";
+      return "one of " + joined(spec.choices, ", ");
+    case OptionKind::kWords: return "one word or more";
+    case OptionKind::kText:
+    case OptionKind::kRefused:
+    case OptionKind::kAction: break;
+  }
+  return "text";
+}
+
+Parsed parse_option(const OptionSpec& spec, std::string_view text, Settings& settings) {
+  switch (spec.kind) {
+    case OptionKind::kInteger:
+    case OptionKind::kBytes:
+    case OptionKind::kPercent:
+    case OptionKind::kOctal: return parse_number(spec, text, settings);
+    case OptionKind::kYesNo:
+    case OptionKind::kSwitch:
+    case OptionKind::kNotice:
+      if (!same_word(text, "yes") && !same_word(text, "no")) return refuse(spec, "argument must be 'yes' or 'no'");
+      if (spec.is_setting()) settings.*std::get<bool Settings::*>(spec.target) = same_word(text, "yes");
+      return {};
+    case OptionKind::kChoice:
+      for (std::string_view choice : spec.choices) {
+        if (!same_word(choice, text)) continue;
+        settings.*std::get<std::string Settings::*>(spec.target) = choice;
+        return {};
+      }
+      return refuse(spec, "argument(s) must be one of the following: " + joined(spec.choices, ", "));
+    case OptionKind::kText:
+      settings.*std::get<std::string Settings::*>(spec.target) = text;
+      return {};
+    case OptionKind::kWords: {
+      const auto words = split_words(text);
+      if (!words || words->empty()) return refuse(spec, "argument must be one word or more");
+      settings.*std::get<std::vector<std::string> Settings::*>(spec.target) = *words;
+      return {};
+    }
+    case OptionKind::kRefused:
+    case OptionKind::kAction: break;
+  }
+  return refuse(spec, "not a parameter");
+}
+
+std::string format_option(const OptionSpec& spec, const Settings& settings) {
+  struct Visitor {
+    const OptionSpec& spec;
+    const Settings& settings;
+    std::string operator()(std::monostate) const { return ""; }
+    std::string operator()(bool Settings::*field) const { return settings.*field ? "yes" : "no"; }
+    std::string operator()(int64_t Settings::*field) const {
+      if (spec.kind != OptionKind::kOctal) return std::to_string(settings.*field);
+      char digits[24];
+      const auto [end, error] = std::to_chars(digits, digits + sizeof digits, settings.*field, 8);
+      return std::string(digits, error == std::errc() ? end : digits);
+    }
+    std::string operator()(uint64_t Settings::*field) const { return std::to_string(settings.*field); }
+    std::string operator()(std::string Settings::*field) const { return settings.*field; }
+    std::string operator()(std::vector<std::string> Settings::*field) const {
+      std::string all;
+      for (const std::string& word : settings.*field) all.append(all.empty() ? "" : " ").append(word);
+      return all;
+    }
+  };
+  return std::visit(Visitor{spec, settings}, spec.target);
+}
+
+std::string format_option_for_file(const OptionSpec& spec, const Settings& settings) {
+  if (const auto* field = std::get_if<uint64_t Settings::*>(&spec.target)) return with_unit(settings.**field);
+  const std::string text = format_option(spec, settings);
+  if (spec.name == "unixsocket" && text.empty()) return "off";
+  return spec.kind == OptionKind::kText || spec.kind == OptionKind::kChoice ? quote_word(text) : text;
+}
+
+}  // namespace pion

@@ -1,0 +1,63 @@
+// The server's settings, typed. The table of options (options_table.cc) says what each means, its range and its flag.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/limits.h"
+#include "base/log.h"
+#include "storage/journal.h"
+
+namespace pion {
+
+struct Settings {
+  // Network.
+  int64_t port = 1974;                              // 0: no TCP
+  std::vector<std::string> bind = {"127.0.0.1"};
+  std::string unixsocket;                           // resolved at start: <dir>/pion.sock unless given; empty: none ("off" was given)
+  int64_t unixsocketperm = 0600;
+  int64_t tcp_backlog = 511;
+  int64_t tcp_keepalive_s = 300;                    // 0: off
+  int64_t timeout_s = 0;                            // idle clients are closed after; 0: never
+  int64_t maxclients = 10000;
+  uint64_t proto_max_bulk_bytes = kMaxBulkBytes;
+  uint64_t client_query_buffer_bytes = kQueryBufferBytes;
+  int64_t workers = 0;                              // resolved at start: 0 becomes the number of cores
+
+  // Security.
+  std::string requirepass;
+
+  // Data.
+  std::string dir = "./pion-data";                  // made absolute at start
+  bool appendonly = true;
+  std::string appendfsync = "everysec";
+  std::string save;                                 // always empty: checkpoints are not taken by a clock
+  int64_t databases = kDatabases;
+
+  // Memory.
+  uint64_t maxmemory_bytes = 0;                     // 0: no limit
+  std::string maxmemory_policy = "noeviction";
+  int64_t maxmemory_samples = 5;
+  bool active_expire = true;
+  uint64_t prompt_budget_bytes = 0;                 // 0: chosen at start from the disk
+
+  // Logging.
+  std::string loglevel = "notice";
+  std::string logfile;                              // empty: standard error
+
+  // What the original's users pass.
+  std::string profile = "full";
+
+  SyncMode sync_mode() const {
+    return appendfsync == "always" ? SyncMode::kAlways : appendfsync == "no" ? SyncMode::kNo : SyncMode::kEverySecond;
+  }
+  LogLevel log_level() const {
+    return loglevel == "debug"     ? LogLevel::kDebug
+           : loglevel == "verbose" ? LogLevel::kVerbose
+           : loglevel == "warning" ? LogLevel::kWarning
+                                   : LogLevel::kNotice;
+  }
+};
+
+}  // namespace pion
