@@ -162,6 +162,12 @@ class Layout:
         """Can the number of tokens be checked from the cache itself (some layer keeps an offset)?"""
         return any(spec.rule != "trailing" for spec, _ in self._groups)
 
+    def can_cut(self, tokens: int) -> bool:
+        """Does a cache of ``tokens`` tokens still hold all rows of each of its prefixes?"""
+        return not self.has_state and all(
+            spec.rule == "all" or tokens <= spec.window + spec.keep for spec, _ in self._groups
+        )
+
     def check(self, cache: Sequence[Any], tokens: int) -> None:
         """Raise Refused unless EVERY layer holds exactly ``tokens`` tokens in the form this model has."""
         found = leaves(cache)

@@ -83,7 +83,7 @@ class MlxEngine(Engine):
 
     def _say_reuse(self, layout: Layout) -> Reuse:
         kinds: dict[str, int] = {}
-        for _, leaf in leaves(self._make_stored_kind()):
+        for _, leaf in leaves(self.empty_like_stored()):
             kinds[type(leaf).__name__] = kinds.get(type(leaf).__name__, 0) + 1
         made_of = ", ".join(f"{count} x {kind}" for kind, count in kinds.items())
         if layout.has_state:
@@ -99,7 +99,7 @@ class MlxEngine(Engine):
         """A fresh, empty cache list as the model makes it."""
         return cache_classes.make_prompt_cache(self.model, self.max_kv_size)
 
-    def _make_stored_kind(self) -> list[Any]:
+    def empty_like_stored(self) -> list[Any]:
         """Empty caches of the classes that rows are restored into: quantised ones if that was asked for."""
         made = self.make_cache()
         if self.kv_bits is not None:
@@ -156,7 +156,7 @@ class MlxEngine(Engine):
 
     def finish_restore(self, ids: np.ndarray) -> None:
         plan, self._plan = self._plan, None
-        fresh = self._make_stored_kind()
+        fresh = self.empty_like_stored()
         self.layout.fill(plan, fresh)
         self._cache = fresh
 
