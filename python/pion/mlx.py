@@ -27,6 +27,7 @@ from .engine import Report, Reuse
 from .errors import PionError, Refused
 from .mlx_engine import MlxEngine
 from .pools import as_tokens
+from .store import Chain
 
 __all__ = ["PionPromptCache", "split_prompt"]
 
@@ -75,14 +76,30 @@ class _MlxCore(PromptCore):
         except PionError as error:
             report.why = str(error)
             return report
-        from .store import Chain
-
         report.matched = known
         if known < ids.size:
             chain = Chain(report, stored_to=known)
             self._export(ids, known, salt, 0.0, chain)
             report.why = chain.broken
         return report
+
+
+    def stored_under(self, namespace: str) -> bool:
+        """Does the server hold any chain of this model under this salt?"""
+        if not self.enabled or self.engine.reuse.kind == "none":
+            return False
+        try:
+            self._declare()
+            return chains_listed(self.client.prompt_list(self._model, salt=namespace, count=1)) > 0
+        except PionError:
+            return False
+
+
+def chains_listed(reply: Any) -> int:
+    """Number of chains in a reply of PROMPT.LIST (``[cursor, chains]``, or the chains alone)."""
+    if isinstance(reply, list) and len(reply) == 2 and isinstance(reply[1], list):
+        reply = reply[1]
+    return len(reply)
 
 
 class PionPromptCache:
@@ -181,18 +198,29 @@ class PionPromptCache:
     # -- the calls ---------------------------------------------------------------------------
 
     def get_or_prefill(
-        self, prefix_ids: Sequence[int], namespace: str | None = None, *, boundaries: Sequence[int] = ()
+        self,
+        prefix_ids: Sequence[int],
+        namespace: str | None = None,
+        *,
+        boundaries: Sequence[int] = (),
+        store: bool | None = None,
     ) -> list[Any]:
         """A cache that holds exactly ``prefix_ids``, to be given to ``generate`` with a prompt that is not empty.
 
         ``boundaries``: token counts (turn starts) at which to stop and store; a model with recurrent layers can
-        be cut only at such places, at the ends of steps, and at the end.
+        be cut only at such places, at the ends of steps, and at the end. ``store``: for this call, another answer
+        than the constructor's.
         """
         ids = as_tokens(prefix_ids)
         with self._lock:
             if ids.size == 0:
                 return self.engine.make_cache()
-            self.core.acquire(ids, leave=0, namespace=namespace, boundaries=boundaries)
+            storing = self.core.store
+            self.core.store = storing if store is None else store
+            try:
+                self.core.acquire(ids, leave=0, namespace=namespace, boundaries=boundaries)
+            finally:
+                self.core.store = storing
             return self.engine.take()
 
     def prompt(
@@ -244,6 +272,11 @@ class PionPromptCache:
                 return self.core.store_only(tokens, namespace)
             finally:
                 self.engine.clear()
+
+    def stored_under(self, namespace: str) -> bool:
+        """Is anything stored under ``namespace`` for this model? False also when the server does not answer."""
+        with self._lock:
+            return self.core.stored_under(namespace)
 
     def model_changed(self) -> None:
         """Weights or adapters were changed in place: nothing stored before is matched any more."""

@@ -6,6 +6,7 @@ Works with mlx-lm 0.32 on Linux and macOS; older releases by capability (only at
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -56,6 +57,7 @@ class MlxEngine(Engine):
         self.block = prefill_step_size
         self.kv_bits, self.kv_group_size, self.max_kv_size = kv_bits, kv_group_size, max_kv_size
         self.layout: Layout | None = None
+        self.export_ms = 0.0  # spent so far on copying rows out, on the caller's path
         self._identity = Identity(model, tokenizer, model_path)
         self._cache: list[Any] | None = None
         self._plan: Any = None
@@ -168,7 +170,10 @@ class MlxEngine(Engine):
     def export(self, start: int, stop: int) -> dict[str, Any]:
         if self.layout is None or self._cache is None:
             raise Refused("there is no state to store")
-        return self.layout.export(self._cache, start, stop)
+        began = time.perf_counter()
+        rows = self.layout.export(self._cache, start, stop)
+        self.export_ms += (time.perf_counter() - began) * 1000
+        return rows
 
     def text(self, token: int) -> str:
         return "" if self.tokenizer is None else self.tokenizer.decode([token])
