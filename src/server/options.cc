@@ -162,6 +162,7 @@ Result<std::vector<Options::Given>> Options::read_file(const std::string& path) 
     const OptionSpec* spec = find_option(name);
     if (spec && spec->kind == OptionKind::kRefused) return fail(ErrorCode::kInvalid, where + name + " " + std::string(spec->doc));
     const bool allowed = spec && (spec->kind != OptionKind::kAction || spec->name == "requirepass-file");
+    if (spec && !allowed) return fail(ErrorCode::kInvalid, where + name + " is a flag, not a parameter");
     if (!allowed) return fail(ErrorCode::kInvalid, where + "no such parameter: " + name + did_you_mean(name, ""));
     if (words->size() < 2) return fail(ErrorCode::kInvalid, where + name + " needs a value: " + needed(*spec));
     std::string value = (*words)[1];

@@ -39,6 +39,8 @@ struct Settings {
   uint64_t maxmemory_bytes = 0;                     // 0: no limit
   std::string maxmemory_policy = "noeviction";
   int64_t maxmemory_samples = 5;
+  int64_t lfu_log_factor = 10;
+  int64_t lfu_decay_minutes = 1;
   bool active_expire = true;
   uint64_t prompt_budget_bytes = 0;                 // 0: chosen at start from the disk
 
