@@ -6,7 +6,7 @@
 #include "command/arguments.h"
 #include "command/command_keys.h"
 #include "command/families.h"
-#include "command/glob.h"
+#include "keyspace/glob.h"
 
 namespace pion {
 namespace {

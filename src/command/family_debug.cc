@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "command/arguments.h"
 #include "command/family_server.h"
-#include "keyspace/keyspace.h"
+#include "command/server_control.h"
 
 namespace pion {
 namespace {
@@ -52,7 +52,9 @@ Outcome debug(CommandContext& context) {
   if (is("help", 2)) return debug_help(context);
   if (is("sleep", 3)) return debug_sleep(context);
   if (is("set-active-expire", 3)) {
-    context.services.keyspace->settings.active_expire.store(std::atoi(std::string(context.arg(2)).c_str()) != 0);
+    const bool on = std::atoi(std::string(context.arg(2)).c_str()) != 0;
+    const Status status = context.services.server->config_set({{"active-expire", on ? "yes" : "no"}});
+    if (!status) return context.reply.error("ERR " + status.error().message), Outcome::kDone;
     return context.reply.ok(), Outcome::kDone;
   }
   if (is("error", 3)) return context.reply.error(context.arg(2)), Outcome::kDone;

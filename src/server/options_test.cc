@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <fstream>
 
-#include "command/glob.h"
 #include "server/config_rewrite.h"
 #include "server/config_syntax.h"
 #include "server/options_table.h"
@@ -269,20 +268,6 @@ TEST(ConfigSyntax, QuotedWordsComeBackEqual) {
   EXPECT_EQ(split_words("a 'it\\'s' \"x\\ty\""), (std::vector<std::string>{"a", "it's", "x\ty"}));
   EXPECT_FALSE(split_words("\"a\"b").has_value());
   EXPECT_FALSE(split_words("'a").has_value());
-}
-
-TEST(Glob, AsRedis) {
-  EXPECT_TRUE(glob_match("a*c", "abbbc"));
-  EXPECT_TRUE(glob_match("*", ""));
-  EXPECT_TRUE(glob_match("h?llo", "hello"));
-  EXPECT_TRUE(glob_match("h[a-e]llo", "hello"));
-  EXPECT_FALSE(glob_match("h[^e]llo", "hello"));
-  EXPECT_TRUE(glob_match("h\\*llo", "h*llo"));
-  EXPECT_FALSE(glob_match("h\\*llo", "hello"));
-  EXPECT_TRUE(glob_match("[z-a]x", "mx"));
-  EXPECT_TRUE(glob_match("A*", "abc", true));
-  EXPECT_FALSE(glob_match("A*", "abc", false));
-  EXPECT_FALSE(glob_match("a*a*a*a*a*b", std::string(2000, 'a')));
 }
 
 }  // namespace
