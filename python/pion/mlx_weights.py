@@ -27,6 +27,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+if __package__ in (None, ""):
+    # Run by its path: Python has put this folder first, where mlx.py and gguf.py hide the packages of these names.
+    sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != Path(__file__).resolve().parent]
+
 # llama.cpp's tensor names and mlx-lm's, for one block and for the whole model.
 _BLOCK_NAMES = {
     "attn_norm": "input_layernorm",
@@ -173,8 +177,7 @@ def convert(gguf_path: str | os.PathLike[str], folder: str | os.PathLike[str], d
     if (target / "config.json").exists():
         return target
     reader = GGUFReader(str(gguf_path))
-    names = [mlx_name(t.name) for t in reader.tensors]
-    config = _config(reader, tied="lm_head.weight" not in names)
+    config = _config(reader, tied=all(t.name != "output.weight" for t in reader.tensors))
     target.parent.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     try:

@@ -1,0 +1,98 @@
+"""Fixtures of the Python tests: the package from this tree, and servers to speak to.
+
+``server`` runs every test twice: against the small model of the wire in ``fake_server.py``, and against
+the real binary ($PION_SERVER, else build/release/pion-server) when it is built.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "pion-vllm-mlx"), str(Path(__file__).parent)]
+
+from fake_server import FakeServer  # noqa: E402
+
+BINARY = Path(os.environ.get("PION_SERVER") or ROOT / "build" / "release" / "pion-server")
+
+
+@dataclass
+class RealServer:
+    """A pion-server in a directory of its own."""
+
+    process: subprocess.Popen
+    port: int
+    directory: str
+
+    @property
+    def path(self) -> str:
+        return os.path.join(self.directory, "data", "pion.sock")
+
+    def stop(self, *, kill: bool = False) -> None:
+        if kill:
+            self.process.kill()
+        else:
+            self.process.terminate()
+        self.process.wait(20)
+
+
+def start_real(directory: str | None = None, *options: str) -> RealServer:
+    """Start the binary on a free port and wait until it answers."""
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    directory = directory or tempfile.mkdtemp(prefix="pion-test-")
+    log = open(os.path.join(directory, "log"), "ab")
+    process = subprocess.Popen(
+        [str(BINARY), "--port", str(port), "--dir", os.path.join(directory, "data"), *options], stdout=log, stderr=log
+    )
+    until = time.monotonic() + 20
+    while time.monotonic() < until:
+        if process.poll() is not None:
+            break
+        try:
+            with socket.create_connection(("127.0.0.1", port), 0.2) as sock:
+                sock.sendall(b"*1\r\n$4\r\nPING\r\n")
+                if sock.recv(16).startswith(b"+PONG"):
+                    return RealServer(process, port, directory)
+        except OSError:
+            time.sleep(0.05)
+    process.kill()
+    raise RuntimeError("pion-server did not start: " + Path(directory, "log").read_text(errors="replace")[-2000:])
+
+
+@pytest.fixture(params=["fake", "real"])
+def server(request):
+    """A running server with ``port`` and ``path``."""
+    if request.param == "fake":
+        fake = FakeServer()
+        yield fake
+        fake.close()
+        shutil.rmtree(fake.dir, ignore_errors=True)
+        return
+    if not BINARY.exists():
+        pytest.skip("pion-server is not built")
+    real = start_real()
+    yield real
+    real.stop()
+    shutil.rmtree(real.directory, ignore_errors=True)
+
+
+@pytest.fixture
+def fake():
+    """The small model of the wire alone, for tests that make it misbehave."""
+    server = FakeServer()
+    yield server
+    server.close()
+    shutil.rmtree(server.dir, ignore_errors=True)
