@@ -20,6 +20,8 @@ std::atomic<int> log_fd{STDERR_FILENO};
 void set_log_level(LogLevel level) { level_now = level; }
 LogLevel log_level() { return level_now; }
 
+int log_descriptor() { return log_fd.load(); }
+
 bool set_log_file(const std::string& path) {
   const int fd = path.empty() ? STDERR_FILENO : ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
   if (fd < 0) return false;

@@ -14,6 +14,8 @@ LogLevel log_level();
 // Empty path: standard error. Returns false, with errno set, when the file cannot be opened.
 bool set_log_file(const std::string& path);
 void log_line(LogLevel level, std::string_view message);
+// Where lines go now; for the crash handler, which may not allocate.
+int log_descriptor();
 
 inline void log_notice(std::string_view message) { log_line(LogLevel::kNotice, message); }
 inline void log_warning(std::string_view message) { log_line(LogLevel::kWarning, message); }

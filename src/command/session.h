@@ -28,6 +28,10 @@ class PassedDescriptors {
   }
   ~PassedDescriptors();
   void add(int fd) { fds_.push_back(fd); }
+  void take_all(PassedDescriptors& other) {
+    fds_.insert(fds_.end(), other.fds_.begin(), other.fds_.end());
+    other.fds_.clear();
+  }
   void close_all();
   const std::vector<int>& fds() const { return fds_; }
 

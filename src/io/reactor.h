@@ -1,5 +1,5 @@
 // One thread's event loop. Sockets, timers and an inbox; epoll underneath (another backend can stand behind the same class).
-// Everything but post() and wake() belongs to the thread that calls run().
+// Everything but post() and stop() belongs to the thread that calls run(), or to the one that prepares the reactor before.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,23 @@
 
 namespace pion {
 
-// A descriptor's owner. Called on the reactor's thread.
+// A descriptor's owner. Called on the reactor's thread, never after remove(), also not for events of the same tick.
 class EventHandler {
  public:
   virtual ~EventHandler() = default;
   virtual void on_readable() = 0;
   virtual void on_writable() = 0;
+  // The peer closed its side. `gone`: both directions are dead (nothing can be sent any more); otherwise a half-close.
+  // Only told while the descriptor is not read from: a reader learns it from read(). Level-triggered like the rest, so
+  // the handler removes the descriptor or drops `peer_close` from its interest.
+  virtual void on_peer_closed(bool gone) { static_cast<void>(gone); }
+};
+
+struct Interest {
+  bool read = false;
+  bool write = false;
+  bool peer_close = false;  // half-closes, while read is off; a dead connection is always told
+  bool operator==(const Interest&) const = default;
 };
 
 class Reactor {
@@ -28,22 +39,26 @@ class Reactor {
   Reactor& operator=(const Reactor&) = delete;
 
   // Level-triggered interest. The handler must outlive its registration.
-  Status add(int fd, EventHandler* handler, bool read, bool write);
-  Status change(int fd, EventHandler* handler, bool read, bool write);
+  Status add(int fd, EventHandler* handler, Interest interest);
+  Status change(int fd, Interest interest);
   void remove(int fd);
 
   // Runs once, `delay_ms` from now or later, on this thread. Millisecond precision.
   TimerId after(int64_t delay_ms, std::function<void()> call);
   void cancel(TimerId timer);
 
-  // From any thread: runs on the reactor's thread soon, in the order given.
+  // From any thread: runs on the reactor's thread soon, in the order given. After run() returned, it is kept unused.
   void post(std::function<void()> call);
 
-  // Called at the end of each tick, after all ready events and posted calls (the server writes the journal and sends there).
+  // Called at the end of each tick, after all ready events, timers and posted calls (the server writes the journal and sends
+  // there).
   void at_tick_end(std::function<void()> call);
 
+  // Monotonic, read once a tick: what commands and timers of one tick agree on.
+  int64_t now_ms() const;
+
   void run();   // until stop()
-  void stop();  // from any thread
+  void stop();  // from any thread; the tick under way ends first
 
  private:
   struct State;

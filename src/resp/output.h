@@ -3,10 +3,10 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace pion {
@@ -28,7 +28,7 @@ class OutputChain {
     std::shared_ptr<const void> pin;
   };
 
-  // Where small bytes are appended; valid until the next slice() or descriptors().
+  // Where small bytes are appended; valid until the next call of another member.
   std::string& tail() {
     if (links_.empty() || links_.back().slice.length > 0) links_.emplace_back();
     return links_.back().bytes;
@@ -36,7 +36,6 @@ class OutputChain {
 
   void slice(FileSlice slice) {
     if (slice.length == 0) return;
-    total_slices_ += slice.length;
     tail();
     links_.back().slice = std::move(slice);
   }
@@ -50,11 +49,10 @@ class OutputChain {
 
   // Moves everything of `other` behind what is here.
   void splice(OutputChain&& other) {
-    total_slices_ += other.total_slices_;
-    other.total_slices_ = 0;
+    if (other.empty()) return other.clear();
     for (Link& link : other.links_) {
-      const bool plain = link.descriptors.empty() && !links_.empty() && links_.back().slice.length == 0;
-      if (plain) {
+      const bool joins = link.descriptors.empty() && !links_.empty() && links_.back().slice.length == 0;
+      if (joins && link.bytes.size() <= kJoinBytes) {
         links_.back().bytes.append(link.bytes);
         links_.back().slice = std::move(link.slice);
       } else {
@@ -71,19 +69,31 @@ class OutputChain {
     return true;
   }
 
-  // Bytes not sent yet, file slices included.
+  // Bytes in the chain, file slices included.
   uint64_t pending_bytes() const {
     uint64_t sum = 0;
     for (const Link& link : links_) sum += link.bytes.size() + link.slice.length;
     return sum;
   }
 
-  void clear() { links_.clear(), total_slices_ = 0; }
-  std::deque<Link>& links() { return links_; }
+  // A small buffer is kept for the next replies; anything else is given back.
+  void clear() {
+    if (links_.size() == 1 && links_[0].descriptors.empty() && !links_[0].pin && links_[0].slice.length == 0 &&
+        links_[0].bytes.capacity() <= kKeptBytes) {
+      links_[0].bytes.clear();
+    } else {
+      std::vector<Link>().swap(links_);
+    }
+  }
+
+  std::vector<Link>& links() { return links_; }
+  const std::vector<Link>& links() const { return links_; }
 
  private:
-  std::deque<Link> links_;
-  uint64_t total_slices_ = 0;
+  static constexpr size_t kKeptBytes = 16 * 1024;
+  static constexpr size_t kJoinBytes = 64 * 1024;  // more is moved, not copied
+
+  std::vector<Link> links_;
 };
 
 }  // namespace pion

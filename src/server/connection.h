@@ -1,0 +1,149 @@
+// One client: its socket, what it sent and has not been executed, what it is owed. Lives on one IoThread.
+//
+// The order of things. Commands of one connection run one after another; while one is on a worker or suspended, nothing
+// else of the connection runs or is read. Replies gather in `out_`; at the end of the tick they go to `held_` until the
+// journal has what they show, then to the sender. Both keep the order.
+//
+// Limits. A client that is owed more than kOutputPauseBytes is not read from and runs nothing, so its output is at most that
+// and the reply of one command. What it may send ahead is one read (64 KiB), or the command under way.
+#pragma once
+
+#include <sys/socket.h>
+#include <sys/types.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <memory>
+
+#include "command/server_control.h"
+#include "command/table.h"
+#include "io/reactor.h"
+#include "io/socket.h"
+#include "resp/parser.h"
+#include "server/completion.h"
+#include "server/output_sender.h"
+
+namespace pion {
+
+class IoThread;
+struct ThreadBatch;
+struct BatchedCommand;
+
+class Connection final : public EventHandler {
+ public:
+  Connection(IoThread& thread, UniqueFd fd, Session session);
+  ~Connection() override;
+
+  void on_readable() override;
+  void on_writable() override;
+  void on_peer_closed(bool gone) override;
+
+  // The end of a tick for a connection that has something to send or waits for the journal. False: it still waits.
+  bool settle();
+  // The last record its waiting replies show.
+  Lsn waits_for() const { return std::max(held_required_, required_); }
+
+  // A suspended command's answer.
+  void complete(uint64_t turn, const std::function<void(ReplyWriter&)>& write, Lsn required);
+  // CLIENT KILL: closes at the end of the tick. A client that kills itself has its reply by then.
+  void kill();
+  // The server stops: nothing more is run; the connection ends as soon as its replies are out.
+  void drain();
+  // Once a second. Closes when idle for too long.
+  void check_idle(int64_t now_ms);
+
+  ClientInfo info() const;
+  uint64_t id() const { return session_.id; }
+  bool closed() const { return closed_; }
+  // True while a worker uses the session: the connection must not be destroyed.
+  bool in_use() const { return state_ == State::kWorker; }
+
+  bool dirty = false;    // on the thread's list for the end of this tick
+  bool waiting = false;  // on the thread's list of those who wait for the journal
+
+ private:
+  enum class State { kReady, kWorker, kSuspended };
+  struct WorkerJob;
+
+  // connection_input.cc: the socket's bytes.
+  bool receive();
+  bool receive_stream();
+  ssize_t receive_bytes(char* to, size_t size);
+  bool keep_descriptors(const msghdr& message, uint64_t end);
+  void take_buffer();
+  void return_buffer();
+  void lend_descriptors(uint64_t command_end);
+  void settle_descriptors(uint64_t command_end);
+
+  // connection_commands.cc: running commands.
+  bool may_run() const {
+    return state_ == State::kReady && !session_.close_after_reply && !closed_ && !draining_ && !killed_ && !output_full_;
+  }
+  void process();
+  size_t parse_batch(ThreadBatch& batch, RequestParser::Result& last);
+  void prefetch_keys(const ThreadBatch& batch, size_t count);
+  void execute(BatchedCommand& command);
+  void run_handler(BatchedCommand& command, ReplyWriter& reply);
+  void run_on_worker(BatchedCommand& command);
+  void worker_done(WorkerJob& job);
+  void suspended(const std::shared_ptr<ConnectionCompletion>& completion, bool sync);
+  void finish_command();
+  void protocol_error();
+
+  // connection.cc: replies and the end.
+  void require(Lsn lsn, bool sync);
+  bool satisfied(Lsn lsn, bool sync) const;
+  void flush();
+  void set_interest(Interest interest);
+  void resume();
+  uint64_t owed_bytes() const { return out_.pending_bytes() + held_.pending_bytes() + sender_.pending_bytes(); }
+  void close();
+
+  IoThread& thread_;
+  UniqueFd fd_;
+  Session session_;
+  Interest interest_{.read = true};
+  State state_ = State::kReady;
+  bool closed_ = false;
+  bool draining_ = false;
+  bool killed_ = false;
+  bool end_of_input_ = false;
+  bool output_full_ = false;
+
+  ReadBuffer in_;
+  RequestParser parser_;
+  size_t batch_limit_;  // commands parsed ahead; small while the connection keeps stopping in the middle of batches
+  int64_t last_active_ms_ = 0;
+  uint64_t input_bytes_ = 0, output_bytes_ = 0;
+
+  // Descriptors that came with a piece of the stream that ends at `end` (the kernel does not say with which byte of it).
+  struct ReceivedDescriptors {
+    uint64_t end;
+    PassedDescriptors descriptors;
+  };
+  std::unique_ptr<std::deque<ReceivedDescriptors>> received_;
+
+  // The command being run, on a worker, or suspended.
+  uint64_t turn_ = 0;
+  uint64_t command_end_ = 0;  // in the stream
+  const CommandSpec* blocked_spec_ = nullptr;
+  bool blocked_sync_ = false;
+  std::weak_ptr<ConnectionCompletion> completion_;
+  struct EarlyAnswer {
+    std::function<void(ReplyWriter&)> write;
+    Lsn required;
+  };
+  std::unique_ptr<EarlyAnswer> early_;  // completed before its worker returned
+
+  OutputChain out_;
+  Lsn required_ = 0;
+  bool sync_required_ = false;
+  OutputChain held_;
+  Lsn held_required_ = 0;
+  bool held_sync_ = false;
+  int64_t held_since_ms_ = 0;
+  OutputSender sender_;
+};
+
+}  // namespace pion

@@ -1,0 +1,235 @@
+// A connection's commands: batches, workers, suspension.
+#include "keyspace/keyspace.h"
+#include "server/connection.h"
+#include "server/dispatch.h"
+#include "server/io_thread.h"
+
+namespace pion {
+namespace {
+
+// The context of one run of a handler, on the reactor or on a worker.
+class RunContext final : public CommandContext {
+ public:
+  RunContext(IoThread& thread, Session& session, const CommandSpec& spec, Arguments& arguments, ReplyWriter& reply, bool on_worker,
+             uint64_t turn)
+      : CommandContext(thread.shared().services, session, spec, arguments, reply, on_worker), thread_(thread), turn_(turn) {}
+
+  std::shared_ptr<Completion> suspend() override {
+    completion_ = std::make_shared<ConnectionCompletion>(thread_, session.id, turn_);
+    return completion_;
+  }
+  // The connection keeps no strong reference: a completion dropped by everybody answers an error.
+  const std::shared_ptr<ConnectionCompletion>& completion() const { return completion_; }
+  std::shared_ptr<ConnectionCompletion> take_completion() { return std::move(completion_); }
+
+ private:
+  IoThread& thread_;
+  const uint64_t turn_;
+  std::shared_ptr<ConnectionCompletion> completion_;
+};
+
+}  // namespace
+
+struct Connection::WorkerJob {
+  Connection& connection;
+  const CommandSpec& spec;
+  Arguments arguments;  // views into the connection's buffer, which nobody touches meanwhile
+  OutputChain out;
+  uint64_t turn = 0;
+  Outcome outcome = Outcome::kDone;
+  Lsn required = 0;
+  bool sync = false;
+  std::shared_ptr<ConnectionCompletion> completion;
+};
+
+void Connection::process() {
+  while (may_run()) {
+    ThreadBatch& batch = thread_.batch();
+    RequestParser::Result last = RequestParser::Result::kCommand;
+    const size_t count = parse_batch(batch, last);
+    if (count > 1) prefetch_keys(batch, count);
+    size_t done = 0;
+    while (done < count && may_run()) execute(batch.commands[done++]);
+    if (closed_) return;
+    if (done < count) {  // stopped in the middle: the rest is parsed again when it may run
+      in_.consume(batch.commands[done - 1].end);
+      parser_.rewind();
+    } else {
+      const size_t parsed = parser_.parsed_bytes();
+      in_.consume(parsed);
+      parser_.consumed(parsed);
+    }
+    if (!may_run()) {
+      batch_limit_ = 1;
+      return;
+    }
+    if (last == RequestParser::Result::kError) return protocol_error();
+    if (last == RequestParser::Result::kNeedMore || last == RequestParser::Result::kStream) return;
+    batch_limit_ = std::min(batch_limit_ * 2, kBatchCommands);
+  }
+}
+
+// `last`: kCommand when the batch is full, otherwise why it ended.
+size_t Connection::parse_batch(ThreadBatch& batch, RequestParser::Result& last) {
+  const LiveSettings& live = thread_.shared().live;
+  const bool trusted = session_.authenticated || !live.password_required.load(std::memory_order_relaxed);
+  // One at a time before AUTH: what follows it has other limits.
+  const size_t limit = trusted ? batch_limit_ : 1;
+  parser_.set_limits({.authenticated = trusted,
+                      .max_bulk_bytes = live.max_bulk_bytes.load(std::memory_order_relaxed),
+                      .max_held_bytes = live.query_buffer_bytes.load(std::memory_order_relaxed)});
+  size_t count = 0;
+  while (count < limit) {
+    BatchedCommand& command = batch.commands[count];
+    last = parser_.next(in_, command.arguments, count == 0);
+    if (last != RequestParser::Result::kCommand) break;
+    command.end = parser_.parsed_bytes();
+    command.command = resolve_command(command.arguments);
+    count++;
+  }
+  return count;
+}
+
+// Random keys are cache misses; asked for together they overlap. First the buckets, then what they point to.
+void Connection::prefetch_keys(const ThreadBatch& batch, size_t count) {
+  const Keyspace& keyspace = *thread_.shared().services.keyspace;
+  KeyHash hashes[kBatchCommands];
+  size_t found = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const BatchedCommand& command = batch.commands[i];
+    if (!command.command.spec) continue;
+    const auto first = static_cast<size_t>(command.command.spec->keys.first);
+    if (first == 0 || first >= command.arguments.size()) continue;
+    hashes[found] = keyspace.key(command.arguments[first].bytes).hash;
+    keyspace.prefetch_bucket(session_.database, hashes[found++]);
+  }
+  for (size_t i = 0; i < found; ++i) keyspace.prefetch_entry(session_.database, hashes[i]);
+}
+
+void Connection::execute(BatchedCommand& command) {
+  turn_++;
+  session_.commands++;
+  session_.last_command_wall_ms = thread_.wall_ms();
+  ThreadCounters::add(thread_.counters().commands_processed, 1);
+  lend_descriptors(input_bytes_ - (in_.size() - command.end));
+  thread_.mark_dirty(*this);
+
+  const bool muted = session_.reply_mode != Session::ReplyMode::kOn;
+  ReplyWriter reply(muted ? thread_.muted_output() : out_, session_.protocol);
+  if (!command.command.spec) {
+    if (is_http(command.arguments)) return close();
+    reply.error(command.command.error);
+  } else {
+    session_.last_command = command.command.spec->name.data();
+    if (const std::string error = refusal(thread_.shared(), session_, *command.command.spec); !error.empty()) {
+      reply.error(error);
+    } else {
+      run_handler(command, reply);
+    }
+  }
+  if (state_ == State::kReady) finish_command();
+}
+
+void Connection::run_handler(BatchedCommand& command, ReplyWriter& reply) {
+  const CommandSpec& spec = *command.command.spec;
+  RunContext context(thread_, session_, spec, command.arguments, reply, false, turn_);
+  const Outcome outcome = spec.handler(context);
+  require(context.required_lsn(), context.sync_required());
+  switch (outcome) {
+    case Outcome::kDone: break;
+    case Outcome::kNeedsWorker: run_on_worker(command); break;
+    case Outcome::kSuspended:
+      blocked_spec_ = &spec;
+      suspended(context.completion(), context.sync_required());
+      break;
+  }
+}
+
+void Connection::suspended(const std::shared_ptr<ConnectionCompletion>& completion, bool sync) {
+  state_ = State::kSuspended;
+  completion_ = completion;
+  blocked_sync_ = sync;
+  ThreadCounters::add(thread_.counters().blocked, 1);
+}
+
+void Connection::run_on_worker(BatchedCommand& command) {
+  state_ = State::kWorker;
+  blocked_spec_ = command.command.spec;
+  auto job = std::make_shared<WorkerJob>(*this, *command.command.spec);
+  job->arguments = std::move(command.arguments);
+  job->turn = turn_;
+  thread_.shared().workers->run([job, &thread = thread_, &session = session_] {
+    ReplyWriter reply(job->out, session.protocol);
+    RunContext context(thread, session, job->spec, job->arguments, reply, true, job->turn);
+    job->outcome = job->spec.handler(context);
+    job->required = context.required_lsn();
+    job->sync = context.sync_required();
+    job->completion = context.take_completion();
+    thread.reactor().post([job] { job->connection.worker_done(*job); });
+  });
+}
+
+void Connection::worker_done(WorkerJob& job) {
+  job.arguments.clear();
+  state_ = State::kReady;
+  if (closed_) {
+    if (job.completion) job.completion->abandon();
+    return thread_.retire(*this);
+  }
+  require(job.required, job.sync);
+  if (job.outcome == Outcome::kSuspended) {
+    suspended(job.completion, job.sync);
+    job.completion.reset();
+    if (early_) {
+      const std::unique_ptr<EarlyAnswer> answer = std::move(early_);
+      complete(turn_, answer->write, answer->required);
+    }
+    return;
+  }
+  if (job.outcome == Outcome::kNeedsWorker) {
+    ReplyWriter(job.out, session_.protocol).error("ERR internal error: a worker was asked for twice");
+  }
+  (session_.reply_mode != Session::ReplyMode::kOn ? thread_.muted_output() : out_).splice(std::move(job.out));
+  finish_command();
+  resume();
+}
+
+void Connection::complete(uint64_t turn, const std::function<void(ReplyWriter&)>& write, Lsn required) {
+  if (closed_ || turn != turn_ || state_ == State::kReady) return;
+  if (state_ == State::kWorker) {
+    early_ = std::make_unique<EarlyAnswer>(EarlyAnswer{write, required});
+    return;
+  }
+  ReplyWriter reply(session_.reply_mode != Session::ReplyMode::kOn ? thread_.muted_output() : out_, session_.protocol);
+  write(reply);
+  require(required, blocked_sync_);
+  state_ = State::kReady;
+  completion_.reset();
+  ThreadCounters::add(thread_.counters().blocked, static_cast<uint64_t>(-1));
+  finish_command();
+  resume();
+}
+
+// What follows every command: descriptors it left, CLIENT REPLY, the limit on what the client is owed.
+void Connection::finish_command() {
+  settle_descriptors(command_end_);
+  using Mode = Session::ReplyMode;
+  OutputChain& muted = thread_.muted_output();
+  if (session_.reply_mode == Mode::kOn) {
+    if (!muted.empty()) out_.splice(std::move(muted));  // CLIENT REPLY ON itself is answered
+  } else {
+    muted.clear();
+    if (session_.reply_mode == Mode::kSkipThis) session_.reply_mode = Mode::kOn;
+    if (session_.reply_mode == Mode::kSkipNext) session_.reply_mode = Mode::kSkipThis;
+  }
+  if (owed_bytes() > kOutputPauseBytes) output_full_ = true;
+  thread_.mark_dirty(*this);
+}
+
+void Connection::protocol_error() {
+  if (session_.reply_mode == Session::ReplyMode::kOn) ReplyWriter(out_, session_.protocol).error("ERR " + parser_.protocol_error());
+  session_.close_after_reply = true;
+  thread_.mark_dirty(*this);
+}
+
+}  // namespace pion

@@ -1,0 +1,191 @@
+#include "server/io_thread.h"
+
+#include <pthread.h>
+
+#include <string>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "storage/journal.h"
+
+namespace pion {
+namespace {
+
+constexpr int64_t kJournalRetryMs = 100;
+
+thread_local IoThread* current_thread = nullptr;
+
+}  // namespace
+
+IoThread::IoThread(ServerShared& shared, unsigned index)
+    : shared_(shared), index_(index), stream_(std::make_unique<char[]>(kStreamBytes)), target_(*shared.extents) {
+  reactor_.at_tick_end([this] { tick_end(); });
+}
+
+IoThread::~IoThread() = default;
+
+IoThread* IoThread::current() { return current_thread; }
+
+void IoThread::start() {
+  thread_ = std::thread([this] {
+    current_thread = this;
+    pthread_setname_np(pthread_self(), ("pion-io-" + std::to_string(index_)).c_str());
+    reactor_.after(1000, [this] { every_second(); });
+    reactor_.run();
+  });
+}
+
+void IoThread::join() {
+  if (thread_.joinable()) thread_.join();
+}
+
+void IoThread::post_drain(int64_t grace_ms) {
+  reactor_.post([this, grace_ms] { drain(grace_ms); });
+}
+
+void IoThread::drain(int64_t grace_ms) {
+  draining_ = true;
+  for (auto& [id, connection] : connections_) connection->drain();
+  reactor_.after(grace_ms, [this] { reactor_.stop(); });
+  stop_when_empty();
+}
+
+void IoThread::stop_when_empty() {
+  if (draining_ && connections_.empty()) reactor_.stop();
+}
+
+void IoThread::post_connection(Accepted accepted, bool unix_socket, uint64_t id) {
+  // std::function wants to be copied; the descriptor's owner does not.
+  reactor_.post([this, arrived = std::make_shared<Accepted>(std::move(accepted)), unix_socket, id] {
+    if (draining_) return shared_.clients.remove(id);
+    Session session;
+    session.id = id;
+    session.unix_socket = unix_socket;
+    session.peer_address = std::move(arrived->peer);
+    session.local_address = std::move(arrived->local);
+    session.created_wall_ms = wall_ms();
+    session.authenticated = !shared_.live.password_required.load(std::memory_order_relaxed);
+    if (!unix_socket) {
+      set_no_delay(arrived->fd.get());
+      set_keepalive(arrived->fd.get(), static_cast<int>(shared_.live.keepalive_s.load(std::memory_order_relaxed)));
+    }
+    ThreadCounters::add(counters_.connections_received, 1);
+    ThreadCounters::add(counters_.connected, 1);
+    connections_.emplace(id, std::make_unique<Connection>(*this, std::move(arrived->fd), std::move(session)));
+  });
+}
+
+Connection* IoThread::find(uint64_t client) {
+  const auto found = connections_.find(client);
+  return found == connections_.end() ? nullptr : found->second.get();
+}
+
+void IoThread::post_completion(uint64_t client, uint64_t turn, std::function<void(ReplyWriter&)> write, Lsn required) {
+  reactor_.post([this, client, turn, write = std::move(write), required] {
+    if (Connection* connection = find(client)) connection->complete(turn, write, required);
+  });
+}
+
+void IoThread::post_kill(uint64_t client) {
+  reactor_.post([this, client] {
+    if (Connection* connection = find(client)) connection->kill();
+  });
+}
+
+void IoThread::post_clients(std::function<void(std::vector<ClientInfo>)> done) {
+  reactor_.post([this, done = std::move(done)] {
+    std::vector<ClientInfo> clients;
+    clients.reserve(connections_.size());
+    for (const auto& [id, connection] : connections_) {
+      if (!connection->closed()) clients.push_back(connection->info());
+    }
+    done(std::move(clients));
+  });
+}
+
+void IoThread::post_journal_progress() {
+  if (progress_posted_.exchange(true, std::memory_order_acq_rel)) return;
+  reactor_.post([this] {
+    progress_posted_.store(false, std::memory_order_release);
+    retry_waiting();
+  });
+}
+
+int64_t IoThread::wall_ms() {
+  if (wall_at_ms_ != reactor_.now_ms()) {
+    wall_at_ms_ = reactor_.now_ms();
+    wall_ms_ = pion::wall_ms();
+  }
+  return wall_ms_;
+}
+
+void IoThread::mark_dirty(Connection& connection) {
+  if (connection.dirty) return;
+  connection.dirty = true;
+  dirty_.push_back(&connection);
+}
+
+void IoThread::retire(Connection& connection) { retired_.push_back(connection.id()); }
+
+// Replies leave here, behind the journal.
+void IoThread::tick_end() {
+  if (!dirty_.empty()) {
+    settling_.swap(dirty_);
+    write_journal();
+    Lsn sync_up_to = 0;
+    for (Connection* connection : settling_) {
+      connection->dirty = false;
+      if (connection->settle()) continue;
+      sync_up_to = std::max(sync_up_to, connection->waits_for());
+      if (!std::exchange(connection->waiting, true)) waiting_.push_back(connection);
+    }
+    settling_.clear();
+    if (sync_up_to > 0) shared_.journal->request_sync(sync_up_to);
+    if (!dirty_.empty()) reactor_.post([] {});  // a full output drained at once and more was run: next tick
+  }
+  if (retired_.empty()) return;
+  for (uint64_t id : std::exchange(retired_, {})) {
+    Connection* connection = find(id);
+    if (!connection || connection->in_use()) continue;
+    if (connection->waiting) std::erase(waiting_, connection);
+    if (connection->dirty) std::erase(dirty_, connection);
+    connections_.erase(id);
+    shared_.clients.remove(id);
+    ThreadCounters::add(counters_.connected, static_cast<uint64_t>(-1));
+  }
+  stop_when_empty();
+}
+
+// One write for all connections of the tick, and for whatever other threads have pending.
+void IoThread::write_journal() {
+  Lsn needed = 0;
+  for (const Connection* connection : settling_) needed = std::max(needed, connection->waits_for());
+  if (needed <= shared_.journal->written_lsn()) return;
+  const Status written = shared_.journal->write_pending();
+  if (written.has_value() != journal_failing_) return;
+  journal_failing_ = !written.has_value();
+  if (journal_failing_) {
+    log_warning("the journal cannot be written, replies wait: " + written.error().message);
+    reactor_.after(kJournalRetryMs, [this] { retry_waiting(); });
+  } else {
+    log_notice("the journal is written again");
+  }
+}
+
+// Marks who waits for the journal, so that the end of this tick looks at them again.
+void IoThread::retry_waiting() {
+  for (Connection* connection : std::exchange(waiting_, {})) {
+    connection->waiting = false;
+    mark_dirty(*connection);
+  }
+  if (journal_failing_) reactor_.after(kJournalRetryMs, [this] { retry_waiting(); });
+}
+
+void IoThread::every_second() {
+  reactor_.after(1000, [this] { every_second(); });
+  for (auto& [id, connection] : connections_) connection->check_idle(now_ms());
+  if (!waiting_.empty()) retry_waiting();
+}
+
+}  // namespace pion

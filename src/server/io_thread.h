@@ -1,0 +1,102 @@
+// One reactor thread and its connections. All members but post_*() and counters() belong to the thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "io/reactor.h"
+#include "resp/parser.h"
+#include "server/connection.h"
+#include "server/payload_target.h"
+#include "server/server_shared.h"
+
+namespace pion {
+
+inline constexpr size_t kReadBytes = 64 * kKiB;     // one read of small commands
+inline constexpr size_t kStreamBytes = 256 * kKiB;  // one read of a payload that streams
+inline constexpr uint64_t kTurnReadBytes = 1 * kMiB;  // of one connection, then others have their turn
+
+struct BatchedCommand {
+  Arguments arguments;
+  ResolvedCommand command;
+  size_t end = 0;  // in the read buffer
+};
+
+// Commands parsed and not yet executed. One a thread: a connection that stops in the middle parses the rest again later.
+struct ThreadBatch {
+  std::vector<BatchedCommand> commands{kBatchCommands};
+};
+
+class IoThread {
+ public:
+  IoThread(ServerShared& shared, unsigned index);
+  ~IoThread();
+
+  void start();
+  // Any thread. Ends when all connections have, at the latest after `grace_ms`.
+  void post_drain(int64_t grace_ms);
+  void join();
+
+  // Any thread.
+  void post_connection(Accepted accepted, bool unix_socket, uint64_t id);
+  void post_completion(uint64_t client, uint64_t turn, std::function<void(ReplyWriter&)> write, Lsn required);
+  void post_kill(uint64_t client);
+  void post_clients(std::function<void(std::vector<ClientInfo>)> done);
+  // The journal got further.
+  void post_journal_progress();
+
+  Reactor& reactor() { return reactor_; }
+  ServerShared& shared() { return shared_; }
+  ThreadCounters& counters() { return counters_; }
+  const ThreadCounters& counters() const { return counters_; }
+  unsigned index() const { return index_; }
+  // The thread that runs, null when it is none of ours.
+  static IoThread* current();
+
+  // For connections.
+  ThreadBatch& batch() { return batch_; }
+  ReadBuffer& spare_buffer() { return spare_; }
+  char* stream_buffer() { return stream_.get(); }
+  StreamTarget* stream_target() { return &target_; }
+  OutputChain& muted_output() { return muted_; }
+  int64_t now_ms() const { return reactor_.now_ms(); }
+  int64_t wall_ms();  // read once a tick
+  void mark_dirty(Connection& connection);
+  void retire(Connection& connection);  // destroyed at the end of the tick, or when no worker uses it any more
+
+ private:
+  void tick_end();
+  void write_journal();
+  void retry_waiting();
+  void every_second();
+  void drain(int64_t grace_ms);
+  void stop_when_empty();
+  Connection* find(uint64_t client);
+
+  ServerShared& shared_;
+  const unsigned index_;
+  Reactor reactor_;
+  std::thread thread_;
+  ThreadCounters counters_;
+  std::unordered_map<uint64_t, std::unique_ptr<Connection>> connections_;
+  std::vector<Connection*> dirty_, settling_;
+  std::vector<Connection*> waiting_;
+  std::vector<uint64_t> retired_;
+  std::atomic<bool> progress_posted_{false};
+  bool journal_failing_ = false;
+  bool draining_ = false;
+  int64_t wall_ms_ = 0;
+  int64_t wall_at_ms_ = -1;
+
+  ThreadBatch batch_;
+  ReadBuffer spare_;
+  std::unique_ptr<char[]> stream_;
+  OutputChain muted_;
+  PayloadTarget target_;
+};
+
+}  // namespace pion

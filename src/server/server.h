@@ -1,0 +1,77 @@
+// The server: threads, listeners, and what commands may ask of it. Made and destroyed by main(), which owns the planes.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/worker_pool.h"
+#include "command/server_control.h"
+#include "server/io_thread.h"
+#include "server/listener.h"
+#include "server/options.h"
+#include "server/server_shared.h"
+
+namespace pion {
+
+class Server final : public ServerControl {
+ public:
+  Server(Options& options, Storage& storage);
+  // After stop(). The planes must have let go of every Completion.
+  ~Server() override;
+
+  // Before start().
+  void set_planes(Keyspace* keyspace, PromptStore* prompt);
+  // Opens the sockets (so that a port in use stops the start before anything else runs).
+  Status open_sockets();
+  void start();
+  // Takes no more clients, finishes what runs, sends what is owed, ends the threads. Main thread.
+  void stop();
+  // What SHUTDOWN asked for.
+  bool save_wanted() const { return save_wanted_.load(); }
+
+  ServerStats stats() const override;
+  void reset_stats() override;
+  std::vector<ConfigValue> config_get(std::string_view pattern) const override;
+  Status config_set(const std::vector<ConfigValue>& values) override;
+  Status config_rewrite() override;
+  bool check_password(std::string_view user, std::string_view password) const override;
+  bool password_required() const override;
+  void clients(std::function<void(std::vector<ClientInfo>)> done) override;
+  bool kill_client(uint64_t id) override;
+  void shutdown(bool save) override;
+
+ private:
+  void add_client(Accepted accepted, bool unix_socket);
+  void hook_options();
+  void set_memory_limits(const Settings& settings);
+  void maintain();
+
+  Options& options_;
+  Storage& storage_;
+  ServerShared shared_;
+  std::unique_ptr<WorkerPool> workers_;
+  std::vector<std::unique_ptr<IoThread>> threads_;
+  std::vector<std::unique_ptr<Listener>> listeners_;
+  std::vector<uint64_t> assigned_;  // clients per thread, as thread 0 knows it
+  std::string unix_socket_;
+  int tcp_port_ = 0;
+  const std::string run_id_;
+  const int64_t start_wall_ms_;
+  std::thread upkeep_;
+  std::mutex upkeep_mutex_;
+  std::condition_variable upkeep_wake_;
+  bool upkeep_stop_ = false;
+  std::atomic<bool> save_wanted_{false};
+  std::atomic<uint64_t> rejected_{0};
+  struct Base {  // what CONFIG RESETSTAT takes off
+    std::atomic<uint64_t> received{0}, commands{0}, in{0}, out{0}, rejected{0};
+  } base_;
+};
+
+}  // namespace pion

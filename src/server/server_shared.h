@@ -1,0 +1,78 @@
+// What all threads of the server share. Filled before the threads start; atomics change while they run.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <unordered_map>
+
+#include "base/limits.h"
+#include "base/worker_pool.h"
+#include "command/context.h"
+
+namespace pion {
+
+class Journal;
+class ExtentStore;
+class Keyspace;
+
+// Counters of one thread: written by it, read by anyone.
+struct ThreadCounters {
+  std::atomic<uint64_t> connections_received{0}, rejected_connections{0};
+  std::atomic<uint64_t> commands_processed{0}, net_input_bytes{0}, net_output_bytes{0};
+  std::atomic<uint64_t> connected{0}, blocked{0};
+
+  // Only the owning thread adds, so no locked instruction is needed.
+  static void add(std::atomic<uint64_t>& counter, uint64_t amount) {
+    counter.store(counter.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
+  }
+};
+
+// Options that change at run time, as the threads read them.
+struct LiveSettings {
+  std::atomic<int64_t> idle_timeout_s{0};
+  std::atomic<int64_t> keepalive_s{300};
+  std::atomic<uint64_t> max_clients{10000};
+  std::atomic<uint64_t> max_bulk_bytes{kMaxBulkBytes};
+  std::atomic<uint64_t> query_buffer_bytes{kQueryBufferBytes};
+  std::atomic<bool> password_required{false};
+};
+
+// Which thread a client belongs to; changed when clients come and go.
+class ClientRegistry {
+ public:
+  void add(uint64_t id, unsigned thread) {
+    std::lock_guard lock(mutex_);
+    threads_[id] = thread;
+  }
+  void remove(uint64_t id) {
+    std::lock_guard lock(mutex_);
+    threads_.erase(id);
+  }
+  // -1: no such client.
+  int thread_of(uint64_t id) const {
+    std::lock_guard lock(mutex_);
+    const auto found = threads_.find(id);
+    return found == threads_.end() ? -1 : static_cast<int>(found->second);
+  }
+  uint64_t count() const {
+    std::lock_guard lock(mutex_);
+    return threads_.size();
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::unordered_map<uint64_t, unsigned> threads_;
+};
+
+struct ServerShared {
+  Services services;
+  Journal* journal = nullptr;
+  ExtentStore* extents = nullptr;
+  WorkerPool* workers = nullptr;
+  LiveSettings live;
+  ClientRegistry clients;
+  std::atomic<uint64_t> last_client_id{0};
+};
+
+}  // namespace pion
