@@ -6,7 +6,7 @@
 #include "command/arguments.h"
 #include "command/command_keys.h"
 #include "command/families.h"
-#include "keyspace/glob.h"
+#include "command/glob.h"
 
 namespace pion {
 namespace {

@@ -10,8 +10,8 @@
 
 #include "command/arguments.h"
 #include "command/docs_page.h"
+#include "command/glob.h"
 #include "command/version.h"
-#include "keyspace/glob.h"
 #include "server/config_rewrite.h"
 #include "server/config_syntax.h"
 #include "server/options_table.h"
