@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "base/bytes.h"
+#include "base/limits.h"
 #include "base/result.h"
 #include "io/filesystem.h"
 #include "storage/extents.h"
@@ -50,6 +51,11 @@ struct StorageOptions {
   SyncMode sync = SyncMode::kEverySecond;
   uint64_t journal_file_bytes = 64ULL << 20;      // a new file is begun beyond this; less on small disks
   uint64_t checkpoint_after_bytes = 256ULL << 20; // of journal since the last checkpoint (or twice the last checkpoint, if more)
+  // 0: from the size of the disk.
+  uint64_t journal_ahead_bytes = 0;               // room kept allocated and zeroed ahead of the records
+  uint64_t journal_reserve_bytes = 0;             // of room that only records that free space may use
+  uint64_t payload_step_bytes = 0;                // payload files are allocated in steps of this
+  uint64_t payload_file_bytes = kPayloadFileBytes;
 };
 
 struct StorageStats {

@@ -1,0 +1,710 @@
+#include "storage/journal_log.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "storage/journal_scan.h"
+
+namespace pion {
+namespace {
+
+constexpr uint64_t kAdmitOverhead = sizeof(RecordHeader) + kRecordAlign + kBatchRecordBytes;
+constexpr size_t kScratchKeepBytes = 1 * kMiB;
+constexpr size_t kSpareBuffers = 4;
+
+std::atomic<uint64_t> next_instance{1};
+
+// What this thread was admitted for and has not appended yet.
+struct Reservation {
+  uint64_t instance = 0;
+  uint64_t bytes = 0;
+};
+thread_local Reservation reservation;
+
+}  // namespace
+
+JournalLog::JournalLog(FileSystem& files, JournalSetup setup)
+    : files_(files), setup_(std::move(setup)), mode_(setup_.mode), instance_(next_instance.fetch_add(1)) {}
+
+JournalLog::~JournalLog() = default;
+
+// ---- appending ----------------------------------------------------------------------------------------------------
+
+bool JournalLog::room_for(uint64_t extra) const {
+  return used_.load(std::memory_order_relaxed) + outstanding_.load(std::memory_order_relaxed) + extra <= room_.load(std::memory_order_relaxed);
+}
+
+Status JournalLog::admit(uint64_t bytes, WriteKind kind) {
+  if (!enabled()) return {};
+  const State state = state_.load(std::memory_order_acquire);
+  if (state == State::kFailed) return refusal();
+  const bool grows = kind == WriteKind::kGrows;
+  if (state == State::kFull && grows) {
+    refused_full_.fetch_add(1, std::memory_order_relaxed);
+    return refusal();
+  }
+  if (bytes > kMaxRecordBytes) return fail(ErrorCode::kTooLarge, "a record of " + std::to_string(bytes) + " bytes is over the limit");
+
+  if (reservation.instance != instance_) reservation = {instance_, 0};
+  const uint64_t need = bytes + kAdmitOverhead;
+  outstanding_.fetch_add(need - reservation.bytes, std::memory_order_relaxed);  // wraps when it is less: meant
+  reservation.bytes = need;
+  const uint64_t kept = grows ? setup_.sizes.reserve_bytes : 0;
+  if (room_for(kept)) return {};
+
+  Status extended;
+  {
+    std::lock_guard lock(write_mutex_);
+    extended = extend_room_locked(setup_.sizes.reserve_bytes);
+  }
+  if (room_for(kept)) return {};
+  outstanding_.fetch_sub(reservation.bytes, std::memory_order_relaxed);
+  reservation.bytes = 0;
+  refused_full_.fetch_add(1, std::memory_order_relaxed);
+  const std::string why = extended ? "the journal has no room" : extended.error().message;
+  if (grows) set_full(true, why);
+  return fail(ErrorCode::kNoSpace, why);
+}
+
+// Makes room for what is used and outstanding, and `extra`; more than that when the disk has it.
+Status JournalLog::extend_room_locked(uint64_t extra) {
+  if (!current_ || room_for(extra)) return {};
+  const int64_t now = monotonic_ms();
+  if (now < extend_at_ms_.load(std::memory_order_relaxed)) return fail(ErrorCode::kNoSpace, "the disk is full: the journal cannot grow");
+  const uint64_t must = used_.load() + outstanding_.load() + extra;
+  Status status;
+  for (const uint64_t target : {must + setup_.sizes.ahead_bytes, must}) {
+    if (target <= current_->room) return {};
+    status = current_->file->allocate(current_->room, target - current_->room);
+    if (!status) continue;
+    current_->room = target;
+    room_.store(target, std::memory_order_relaxed);
+    return {};
+  }
+  extend_at_ms_.store(now + 100, std::memory_order_relaxed);
+  return status;
+}
+
+void JournalLog::begin_buffer_locked() {
+  pending_.assign(kBatchRecordBytes, '\0');
+  pending_first_ = appended_.load(std::memory_order_relaxed) + 1;
+  used_.fetch_add(kBatchRecordBytes, std::memory_order_relaxed);
+}
+
+Lsn JournalLog::append(uint8_t type, std::initializer_list<std::string_view> parts) {
+  if (!enabled()) return appended_.fetch_add(1, std::memory_order_acq_rel) + 1;
+  // Copied together and hashed here, outside the lock; inside, only the lsn is mixed in.
+  thread_local std::string scratch;
+  scratch.assign(sizeof(RecordHeader), '\0');
+  for (const std::string_view part : parts) scratch.append(part);
+  const auto total = static_cast<uint32_t>(scratch.size());
+  const uint64_t body_hash = xxh3(std::string_view(scratch).substr(sizeof(RecordHeader)));
+  scratch.resize(padded_record(total), '\0');
+  RecordHeader header{.total_bytes = total, .type = type, .flags = 0, .header_check = 0, .lsn = 0, .hash = 0};
+
+  {
+    std::lock_guard lock(append_mutex_);
+    if (pending_.empty()) begin_buffer_locked();
+    header.lsn = appended_.load(std::memory_order_relaxed) + 1;
+    header.header_check = record_header_check(setup_.seed, header);
+    header.hash = record_hash(body_hash, setup_.seed, total, type, 0, header.lsn);
+    std::memcpy(scratch.data(), &header, sizeof header);
+    pending_.append(scratch);
+    used_.fetch_add(scratch.size(), std::memory_order_relaxed);
+    appended_.store(header.lsn, std::memory_order_release);
+  }
+
+  if (reservation.instance == instance_ && reservation.bytes > 0) {
+    const uint64_t spent = std::min<uint64_t>(reservation.bytes, scratch.size());
+    reservation.bytes -= spent;
+    outstanding_.fetch_sub(spent, std::memory_order_relaxed);
+  }
+  if (scratch.capacity() > kScratchKeepBytes) std::string().swap(scratch);
+  return header.lsn;
+}
+
+// ---- writing ------------------------------------------------------------------------------------------------------
+
+void JournalLog::fill_batch_header(std::string& buffer, Lsn first, Lsn synced) {
+  const BatchBody body{.synced_lsn = synced, .next_payload_file = setup_.next_payload_file(), .reserved = 0};
+  RecordHeader header{.total_bytes = kBatchRecordBytes,
+                      .type = static_cast<uint8_t>(RecordType::kBatch),
+                      .flags = 0,
+                      .header_check = 0,
+                      .lsn = first,
+                      .hash = 0};
+  header.header_check = record_header_check(setup_.seed, header);
+  header.hash = record_hash(xxh3(bytes_of(body)), setup_.seed, header.total_bytes, header.type, 0, first);
+  std::memcpy(buffer.data(), &header, sizeof header);
+  std::memcpy(buffer.data() + sizeof header, &body, sizeof body);
+}
+
+Status JournalLog::write_pending() {
+  if (!enabled()) return {};
+  if (state_.load(std::memory_order_acquire) == State::kFailed) return refusal();
+  if (written_.load(std::memory_order_acquire) == appended_.load(std::memory_order_acquire)) return {};
+  std::lock_guard lock(write_mutex_);
+  return write_locked(false);
+}
+
+Status JournalLog::write_locked(bool even_if_empty) {
+  if (state_.load(std::memory_order_acquire) == State::kFailed) return refusal();
+  std::string buffer;
+  Lsn first, last;
+  {
+    std::lock_guard lock(append_mutex_);
+    if (pending_.empty()) {
+      if (!even_if_empty) return {};
+      begin_buffer_locked();
+    }
+    buffer.swap(pending_);
+    first = pending_first_;
+    last = appended_.load(std::memory_order_relaxed);
+    if (!spare_.empty()) {
+      pending_.swap(spare_.back());
+      pending_.clear();
+      spare_.pop_back();
+    }
+  }
+  const bool wanted = new_file_wanted_.load(std::memory_order_relaxed);
+  if (prepared_ && (wanted || current_->end >= setup_.sizes.file_bytes)) switch_file_locked();
+  return put_batch_locked(std::move(buffer), first, last);
+}
+
+void JournalLog::switch_file_locked() {
+  const uint64_t not_written = used_.load() - current_->end;
+  const uint64_t need = prepared_->end + not_written + outstanding_.load() + setup_.sizes.reserve_bytes;
+  if (need > prepared_->room) {
+    const uint64_t target = need + setup_.sizes.ahead_bytes;
+    if (!prepared_->file->allocate(prepared_->room, target - prepared_->room)) return;  // go on in the old file
+    prepared_->room = target;
+  }
+  used_.fetch_add(prepared_->end - current_->end);
+  room_.store(prepared_->room);
+  closing_.push_back(std::move(current_));
+  current_ = std::move(prepared_);
+  prepared_.reset();
+  new_file_wanted_.store(false, std::memory_order_relaxed);
+}
+
+Status JournalLog::put_batch_locked(std::string buffer, Lsn first, Lsn last) {
+  LogFile& file = *current_;
+  const uint64_t size = buffer.size();
+  const uint64_t end = file.end + size;
+  if (end > file.zeroed.load()) {
+    // The housekeeping thread did not keep up. Taking its lock makes sure that it lays no zeros over this batch.
+    std::lock_guard lock(fill_mutex_);
+    if (end > file.zeroed.load()) file.zeroed.store(end);
+  }
+  const Lsn synced = synced_.load(std::memory_order_acquire);
+  fill_batch_header(buffer, first, synced);
+  Batch batch{.bytes = std::move(buffer), .first = first, .last = last, .file = current_, .offset = file.end, .size = size};
+  if (Status status = file.file->pwrite(batch.bytes, file.end); !status) {
+    write_failures_.fetch_add(1, std::memory_order_relaxed);
+    batch.file.reset();
+    unwritten_.push_back(std::move(batch));
+    set_failed(status.error());
+    return status;
+  }
+  file.end = end;
+  file.last_lsn = std::max(file.last_lsn, last);
+  named_ = synced;
+  written_.store(last, std::memory_order_release);
+  keep_locked(std::move(batch));
+  if (file.zeroed.load() < std::min(end + setup_.sizes.ahead_bytes / 2, file.room)) setup_.wake_housekeeping();
+  return {};
+}
+
+void JournalLog::keep_locked(Batch batch) {
+  tail_bytes_ += batch.bytes.size();
+  tail_.push_back(std::move(batch));
+  // The newest stays in any case; older ones can be read back from their file.
+  while (tail_bytes_ > setup_.sizes.keep_bytes && tail_dropped_ + 1 < tail_.size()) {
+    std::string& bytes = tail_[tail_dropped_++].bytes;
+    tail_bytes_ -= bytes.size();
+    std::string().swap(bytes);
+  }
+}
+
+void JournalLog::release_synced_locked(Lsn synced) {
+  while (!tail_.empty() && tail_.front().last <= synced) {
+    std::string& bytes = tail_.front().bytes;
+    tail_bytes_ -= bytes.size();
+    if (tail_dropped_ > 0) tail_dropped_--;
+    if (spare_.size() < kSpareBuffers && bytes.capacity() >= kPageBytes && bytes.capacity() <= 4 * kMiB) spare_.push_back(std::move(bytes));
+    tail_.pop_front();
+  }
+}
+
+// ---- files --------------------------------------------------------------------------------------------------------
+
+// A new file under its final name, durable, with the batches given. Nobody writes to it yet.
+Result<std::shared_ptr<JournalLog::LogFile>> JournalLog::make_file(Lsn name_lsn, uint64_t room, const std::vector<Batch*>& batches) {
+  const std::string path = setup_.dir + "/" + lsn_name(name_lsn, ".log");
+  const std::string temporary = path + ".new";
+  if (Status removed = files_.remove(temporary); !removed && removed.error().code != ErrorCode::kNotFound) return std::unexpected(removed.error());
+  Result<std::unique_ptr<File>> file = files_.open(temporary, OpenMode::kCreate);
+  if (!file) return std::unexpected(file.error());
+
+  auto made = std::make_shared<LogFile>();
+  made->file = std::move(*file);
+  made->path = path;
+  const auto fill = [&]() -> Status {
+    PION_TRY(made->file->allocate(0, room));
+    made->room = room;
+    std::string page(kJournalHeaderBytes, '\0');
+    JournalFileHeader header{.magic = kJournalMagic,
+                             .version = kFormatVersion,
+                             .reserved = 0,
+                             .name_lsn = name_lsn,
+                             .seed = setup_.seed,
+                             .created_wall_ms = wall_ms(),
+                             .checksum = 0};
+    header.checksum = checksum_of(header);
+    std::memcpy(page.data(), &header, sizeof header);
+    PION_TRY(made->file->pwrite(page, 0));
+    made->end = kJournalHeaderBytes;
+    for (const Batch* batch : batches) {
+      PION_TRY(made->file->pwrite(batch->bytes, made->end));
+      made->end += batch->bytes.size();
+      made->last_lsn = std::max(made->last_lsn, batch->last);
+    }
+    made->zeroed.store(made->end);
+    PION_TRY(made->file->sync_data());
+    PION_TRY(files_.rename(temporary, path));
+    return files_.sync_directory(setup_.dir);
+  };
+  if (Status status = fill(); !status) {
+    made->file.reset();
+    static_cast<void>(files_.remove(temporary));
+    return std::unexpected(status.error());
+  }
+  return made;
+}
+
+void JournalLog::adopt_locked(std::shared_ptr<LogFile> file, std::deque<Batch> batches) {
+  uint64_t offset = kJournalHeaderBytes;
+  tail_ = std::move(batches);
+  tail_bytes_ = 0;
+  tail_dropped_ = 0;
+  for (Batch& batch : tail_) {
+    batch.file = file;
+    batch.offset = offset;
+    batch.size = batch.bytes.size();
+    offset += batch.size;
+    tail_bytes_ += batch.size;
+  }
+  unwritten_.clear();
+  current_ = std::move(file);
+  std::lock_guard lock(append_mutex_);
+  used_.store(current_->end + pending_.size());
+  room_.store(current_->room);
+}
+
+Status JournalLog::start(Lsn last, Lsn synced, std::vector<OldJournalFile> old, std::vector<std::string> carried) {
+  appended_.store(last);
+  synced_.store(synced);
+  stated_.store(synced);
+  if (!enabled()) {
+    old_ = std::move(old);
+    return {};
+  }
+  std::lock_guard lock(write_mutex_);
+  old_ = std::move(old);
+  for (std::string& bytes : carried) {
+    Batch batch{.bytes = std::move(bytes), .first = synced + 1, .last = last, .file = nullptr, .offset = 0, .size = 0};
+    unwritten_.push_back(std::move(batch));
+  }
+  written_.store(unwritten_.empty() ? last : synced);
+  if (Status status = mend_locked(); !status) {
+    // A full or failing disk does not keep the server from starting: reads are served, the sync thread goes on trying.
+    write_failures_.fetch_add(1, std::memory_order_relaxed);
+    set_failed(status.error());
+  }
+  next_second_ms_ = monotonic_ms() + 1000;
+  return {};
+}
+
+// Everything not known to be durable goes into a new file; the failed one is not trusted again.
+Status JournalLog::mend() {
+  if (Status status = setup_.sync_payload(); !status) return status;
+  std::lock_guard creating(create_mutex_);
+  std::lock_guard lock(write_mutex_);
+  return mend_locked();
+}
+
+Status JournalLog::mend_locked() {
+  if (prepared_) {
+    static_cast<void>(files_.remove(prepared_->path));
+    prepared_.reset();
+  }
+  {
+    std::lock_guard append_lock(append_mutex_);
+    if (!pending_.empty()) {
+      Batch batch{.bytes = {}, .first = pending_first_, .last = appended_.load(), .file = nullptr, .offset = 0, .size = 0};
+      batch.bytes.swap(pending_);
+      fill_batch_header(batch.bytes, batch.first, synced_.load());
+      unwritten_.push_back(std::move(batch));
+    }
+  }
+  std::vector<Batch*> batches;
+  uint64_t total = 0;
+  for (std::deque<Batch>* part : {&tail_, &unwritten_}) {
+    for (Batch& batch : *part) {
+      if (batch.bytes.empty()) PION_TRY(load_batch(batch));
+      total += batch.bytes.size();
+      batches.push_back(&batch);
+    }
+  }
+  const Lsn name_lsn = synced_.load() + 1;
+  const uint64_t must = kJournalHeaderBytes + total + setup_.sizes.reserve_bytes;
+  Result<std::shared_ptr<LogFile>> made = make_file(name_lsn, must + setup_.sizes.ahead_bytes, batches);
+  if (!made && made.error().code == ErrorCode::kNoSpace) made = make_file(name_lsn, must, batches);
+  if (!made) return std::unexpected(made.error());
+
+  if (current_) closing_.push_back(std::move(current_));
+  for (const std::shared_ptr<LogFile>& file : closing_) {
+    // One of the same name was replaced by the new file, which holds all it held.
+    if (file->path != (*made)->path) old_.push_back({file->path, file->last_lsn, file->end});
+  }
+  closing_.clear();
+  std::deque<Batch> carried;
+  for (std::deque<Batch>* part : {&tail_, &unwritten_}) {
+    for (Batch& batch : *part) carried.push_back(std::move(batch));
+    part->clear();
+  }
+  adopt_locked(std::move(*made), std::move(carried));
+  if (!tail_.empty()) written_.store(tail_.back().last, std::memory_order_release);
+  state_.store(State::kOk, std::memory_order_release);
+  return {};
+}
+
+// Reads back what memory did not keep, from the file that failed: the page cache has it, or the checksums say no.
+Status JournalLog::load_batch(Batch& batch) {
+  if (!batch.file) return fail(ErrorCode::kInternal, "a journal batch without bytes and file");
+  std::string bytes(batch.size, '\0');
+  const Result<size_t> got = batch.file->file->pread(bytes.data(), bytes.size(), batch.offset);
+  if (!got) return std::unexpected(got.error());
+  if (*got != bytes.size()) return fail(ErrorCode::kIo, batch.file->path + " is shorter than what was written to it");
+  if (!verify_batch(bytes, setup_.seed)) return fail(ErrorCode::kIo, batch.file->path + ": what was written cannot be read back");
+  batch.bytes = std::move(bytes);
+  return {};
+}
+
+void JournalLog::drop_up_to(Lsn lsn) {
+  std::vector<std::string> paths;
+  {
+    std::lock_guard lock(write_mutex_);
+    std::erase_if(old_, [&](const OldJournalFile& file) {
+      if (file.last_lsn > lsn) return false;
+      paths.push_back(file.path);
+      return true;
+    });
+  }
+  for (const std::string& path : paths) {
+    if (Status status = files_.remove(path); !status) log_warning("an old journal file stays: " + status.error().message);
+  }
+}
+
+// ---- housekeeping -------------------------------------------------------------------------------------------------
+
+bool JournalLog::housekeep() {
+  if (!enabled() || state_.load() == State::kFailed) return false;
+  bool did = false;
+  const uint64_t half = setup_.sizes.ahead_bytes / 2;
+  if (!room_for(setup_.sizes.reserve_bytes + half) || state_.load() == State::kFull) {
+    Status status;
+    bool enough;
+    {
+      std::lock_guard lock(write_mutex_);
+      status = extend_room_locked(setup_.sizes.reserve_bytes + half);
+      enough = room_for(setup_.sizes.reserve_bytes);
+    }
+    if (enough && status && state_.load() == State::kFull) {
+      set_full(false, "");
+      notify();
+      did = true;
+    }
+  }
+  did |= lay_zeros();
+  prepare_next_file();
+  return did;
+}
+
+// Zeros ahead of the records: a sync then finds blocks that are there already and need no metadata.
+bool JournalLog::lay_zeros() {
+  static constexpr std::array<char, 64 * 1024> kZeros{};
+  for (bool did = false;; did = true) {
+    std::shared_ptr<LogFile> file;
+    uint64_t target;
+    {
+      std::lock_guard lock(write_mutex_);
+      if (state_.load() == State::kFailed || !current_) return did;
+      file = current_;
+      target = std::min(file->end + setup_.sizes.ahead_bytes, file->room) / kPageBytes * kPageBytes;
+    }
+    std::lock_guard lock(fill_mutex_);
+    const uint64_t from = file->zeroed.load();
+    if (from >= target) return did;
+    const uint64_t step = std::min<uint64_t>(kZeros.size(), target - from);
+    // Failing is no matter here: the write that comes to this place will find out.
+    if (!file->file->pwrite({kZeros.data(), step}, from)) return did;
+    file->zeroed.store(from + step);
+  }
+}
+
+void JournalLog::prepare_next_file() {
+  std::lock_guard creating(create_mutex_);
+  Lsn name_lsn;
+  {
+    std::lock_guard lock(write_mutex_);
+    if (prepared_ || !current_ || state_.load() == State::kFailed) return;
+    const bool wanted = new_file_wanted_.load() && current_->last_lsn > 0;
+    if (!wanted && current_->end < setup_.sizes.file_bytes / 4 * 3) return;
+    if (monotonic_ms() < prepare_at_ms_.load()) return;
+    name_lsn = appended_.load() + 1;
+    if (current_->path == setup_.dir + "/" + lsn_name(name_lsn, ".log")) return;
+  }
+  const uint64_t room = kJournalHeaderBytes + setup_.sizes.ahead_bytes + setup_.sizes.reserve_bytes;
+  Result<std::shared_ptr<LogFile>> made = make_file(name_lsn, room, {});
+  if (!made) {
+    prepare_at_ms_.store(monotonic_ms() + 1000);  // the old file goes on growing
+    return;
+  }
+  std::lock_guard lock(write_mutex_);
+  prepared_ = std::move(*made);
+}
+
+// ---- syncing ------------------------------------------------------------------------------------------------------
+
+void JournalLog::request_sync(Lsn lsn) {
+  if (!enabled()) return;
+  lsn = std::min(lsn, appended_lsn());
+  if (lsn <= synced_.load(std::memory_order_acquire)) return;
+  {
+    std::lock_guard lock(wait_mutex_);
+    if (lsn <= requested_) return;
+    requested_ = lsn;
+  }
+  wake_.notify_one();
+}
+
+void JournalLog::want_stated(Lsn lsn, bool at_once) {
+  if (!enabled()) return;
+  {
+    std::lock_guard lock(wait_mutex_);
+    wanted_stated_ = std::max(wanted_stated_, lsn);
+    if (!at_once || stated_at_once_ || stated_.load() >= wanted_stated_) return;
+    stated_at_once_ = true;
+  }
+  wake_.notify_one();
+}
+
+void JournalLog::set_progress_listener(std::function<void()> listener) {
+  std::lock_guard lock(wait_mutex_);
+  listener_ = std::move(listener);
+}
+
+void JournalLog::set_mode(SyncMode mode) {
+  mode_.store(mode);
+  wake_.notify_one();
+}
+
+Status JournalLog::sync_up_to(Lsn lsn) {
+  if (!enabled()) return {};
+  lsn = std::min(lsn, appended_lsn());
+  std::unique_lock lock(wait_mutex_);
+  if (synced_.load() >= lsn) return {};
+  const uint64_t failures = failures_;
+  requested_ = std::max(requested_, lsn);
+  wake_.notify_one();
+  advanced_.wait(lock, [&] { return synced_.load() >= lsn || failures_ != failures || stopping_; });
+  if (synced_.load() >= lsn) return {};
+  if (failures_ != failures) return std::unexpected(last_error_);
+  return fail(ErrorCode::kUnavailable, "the server is stopping");
+}
+
+void JournalLog::sync_tick() {
+  bool due, asked, at_once;
+  Lsn wanted;
+  {
+    std::unique_lock lock(wait_mutex_);
+    const auto pressing = [&] {
+      return stopping_ || requested_ > synced_.load() || stated_at_once_ || state_.load() == State::kFailed;
+    };
+    const int64_t wait_ms = next_second_ms_ - monotonic_ms();
+    if (wait_ms > 0) wake_.wait_for(lock, std::chrono::milliseconds(wait_ms), pressing);
+    if (stopping_) return;
+    if (state_.load() == State::kFailed) {
+      const int64_t rest_ms = mend_at_ms_ - monotonic_ms();
+      if (rest_ms > 0) wake_.wait_for(lock, std::chrono::milliseconds(rest_ms), [&] { return stopping_; });
+      if (stopping_) return;
+    }
+    due = monotonic_ms() >= next_second_ms_;
+    asked = requested_ > synced_.load();
+    at_once = std::exchange(stated_at_once_, false);
+    wanted = wanted_stated_;
+    if (due) next_second_ms_ = monotonic_ms() + (mode() == SyncMode::kNo ? 30'000 : 1000);
+  }
+
+  if (state_.load() == State::kFailed) {
+    mend_at_ms_ = monotonic_ms() + 100;
+    if (Status status = mend(); !status) return note_failure(status.error());
+    log_notice("the journal goes on in a new file");
+    notify();
+    if (!asked && !at_once) return;
+  }
+  const bool unsynced = synced_.load() < appended_.load() || setup_.payload_dirty();
+  const bool unstated = stated_.load() < wanted;
+  if (asked || at_once || (due && (unsynced || unstated))) {
+    if (!sync_once()) return;
+  }
+  if (!due && !at_once) return;
+  // Nothing new to write says by itself what was synced; so that the journal on disk knows, an empty batch does.
+  {
+    std::lock_guard lock(write_mutex_);
+    if (named_ < synced_.load() && !write_locked(true)) return;
+  }
+  if (at_once) static_cast<void>(sync_once());
+}
+
+Status JournalLog::sync_once() {
+  std::lock_guard syncing(sync_mutex_);
+  if (Status status = write_pending(); !status) {
+    note_failure(status.error());
+    return status;
+  }
+  // Payload first, up to a point fixed before: what was written after it may be synced too, but does not count.
+  Lsn target, named;
+  std::vector<std::shared_ptr<LogFile>> files;
+  {
+    std::lock_guard lock(write_mutex_);
+    if (!current_) return fail(ErrorCode::kIo, "the journal has no file");
+    target = written_.load();
+    named = named_;
+    files = closing_;
+    files.push_back(current_);
+  }
+  Status status = setup_.sync_payload();
+  for (const std::shared_ptr<LogFile>& file : files) {
+    if (status) status = file->file->sync_data();
+  }
+  if (!status) {
+    sync_failures_.fetch_add(1, std::memory_order_relaxed);
+    set_failed(status.error());
+    note_failure(status.error());
+    return status;
+  }
+  {
+    std::lock_guard lock(write_mutex_);
+    std::erase_if(closing_, [&](const std::shared_ptr<LogFile>& file) {
+      if (std::find(files.begin(), files.end(), file) == files.end()) return false;
+      old_.push_back({file->path, file->last_lsn, file->end});
+      return true;
+    });
+    release_synced_locked(target);
+    synced_.store(target, std::memory_order_release);
+    stated_.store(named, std::memory_order_release);
+  }
+  notify();
+  return {};
+}
+
+void JournalLog::notify() {
+  std::function<void()> listener;
+  {
+    std::lock_guard lock(wait_mutex_);
+    advanced_.notify_all();
+    listener = listener_;
+  }
+  if (listener) listener();
+}
+
+void JournalLog::wake_for_stop() {
+  {
+    std::lock_guard lock(wait_mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  advanced_.notify_all();
+}
+
+Status JournalLog::finish() {
+  if (!enabled()) return {};
+  if (state_.load() == State::kFailed) PION_TRY(mend());
+  PION_TRY(sync_once());
+  {
+    std::lock_guard lock(write_mutex_);
+    if (named_ < synced_.load()) PION_TRY(write_locked(true));
+    if (prepared_) {
+      static_cast<void>(files_.remove(prepared_->path));
+      prepared_.reset();
+    }
+  }
+  return sync_once();
+}
+
+// ---- refusing -----------------------------------------------------------------------------------------------------
+
+void JournalLog::set_failed(const Error& error) {
+  bool news;
+  {
+    std::lock_guard lock(wait_mutex_);
+    last_error_ = error;
+    news = state_.exchange(State::kFailed) != State::kFailed;
+  }
+  if (news) log_warning("writes are refused until the journal is mended: " + error.message);
+  wake_.notify_all();
+}
+
+void JournalLog::note_failure(const Error& error) {
+  {
+    std::lock_guard lock(wait_mutex_);
+    failures_++;
+    last_error_ = error;
+  }
+  advanced_.notify_all();
+}
+
+void JournalLog::set_full(bool full, const std::string& why) {
+  bool news;
+  {
+    std::lock_guard lock(wait_mutex_);
+    State from = full ? State::kOk : State::kFull;
+    news = state_.compare_exchange_strong(from, full ? State::kFull : State::kOk);
+    if (full && news) last_error_ = {ErrorCode::kNoSpace, why};
+  }
+  if (!news) return;
+  if (full) {
+    log_warning("writes are refused until the disk has room: " + why);
+    setup_.wake_housekeeping();
+  } else {
+    log_notice("the disk has room again, writes are accepted");
+  }
+}
+
+Status JournalLog::refusal() const {
+  std::lock_guard lock(wait_mutex_);
+  return std::unexpected(last_error_);
+}
+
+JournalLog::Stats JournalLog::stats() const {
+  Stats stats;
+  {
+    std::lock_guard lock(write_mutex_);
+    for (const OldJournalFile& file : old_) stats.bytes += file.bytes;
+    for (const std::shared_ptr<LogFile>& file : closing_) stats.bytes += file->end;
+    if (current_) stats.bytes += current_->end - kJournalHeaderBytes;
+  }
+  stats.refused_full = refused_full_.load();
+  stats.sync_failures = sync_failures_.load();
+  stats.write_failures = write_failures_.load();
+  std::lock_guard lock(wait_mutex_);
+  stats.accepting = state_.load() == State::kOk;
+  if (!stats.accepting) stats.refusal = last_error_.message;
+  return stats;
+}
+
+}  // namespace pion
