@@ -45,9 +45,9 @@ def server(port: int | None) -> Iterator[Any]:
             yield own
 
 
-def engine_setup(engine: str, model: str | None) -> tuple[str, dict[str, str]]:
+def engine_setup(engine: str, model: str | None, threads: int) -> tuple[str, dict[str, str]]:
     """Path of the model, and the environment its processes need."""
-    env = parts.engine_env()
+    env = parts.engine_env() | {"OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": str(threads)}
     if engine == "mlx":
         # The BLAS inside mlx's Linux wheel is the slow reference one: a cold side without this would flatter us.
         env["LD_PRELOAD"] = str(parts.part("PION_OPENBLAS"))
@@ -62,6 +62,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--prefix", type=int, default=2048, help="tokens of the prefix (default 2048)")
     parser.add_argument("--port", type=int, help="a running pion-server on this host; default: start one")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="threads of the engine")
+    parser.add_argument("--cold-runs", type=int, default=2, help="cold prefills (default 2)")
     parser.add_argument("--processes", type=int, default=3, help="fresh engine processes per row (default 3)")
     parser.add_argument("--answer", type=int, default=64, help="greedy tokens compared (default 64)")
     return parser.parse_args()
@@ -77,10 +78,10 @@ def main() -> int:
     def progress(done: int, of: int) -> None:
         print(f"[{time.monotonic() - begun:6.1f} s]   {done:,} of {of:,} tokens", flush=True)
 
-    model, env = engine_setup(args.engine, args.model)
+    model, env = engine_setup(args.engine, args.model, args.threads)
     setup = study.Setup(
         engine=args.engine, model=model, threads=args.threads, env=env, answer_tokens=args.answer,
-        warm_processes=args.processes, say=say, progress=progress,
+        cold_runs=args.cold_runs, warm_processes=args.processes, say=say, progress=progress,
     )
     with server(args.port) as pion:
         run = study.Study(setup, args.prefix, pion)

@@ -8,8 +8,8 @@ the question is evaluated in one step and only its last position's logits are us
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import hashlib
-import os
 import time
 from abc import ABC, abstractmethod
 from pathlib import Path
@@ -24,6 +24,7 @@ Progress = Callable[[int, int], None]
 class Session(ABC):
     """One model in one process. Not thread safe."""
 
+    adapter: Any = None
     step: int = 512
     """Tokens per prefill step: the engine's own block, and the adapter's, so that both round alike."""
 
@@ -34,9 +35,9 @@ class Session(ABC):
         return ids[:prefix_tokens], self.tokenize(text.QUESTION)
 
     def warm_up(self) -> None:
-        """One small evaluation, so that no row pays for the engine's first call."""
+        """One small prefill of other text, so that no row pays for the engine's first call."""
         self.clear()
-        self.feed(self.tokenize("A short text before the first request, to wake the threads."))
+        self.feed(self.tokenize("A text of another kind, to wake the threads and touch the weights. " * 16)[:256])
         self.first_token()
         self.clear()
 
@@ -69,7 +70,20 @@ class Session(ABC):
         start = time.perf_counter()
         report = self.ask_pion(prefix, question)
         token = self.first_token()
-        return {"ms": (time.perf_counter() - start) * 1e3, "token": token, **report}
+        ms = (time.perf_counter() - start) * 1e3
+        return {"ms": ms, "token": token, "bytes": report.bytes_read, "report": dataclasses.asdict(report)}
+
+    def connect_pion(self, host: str, port: int) -> str:
+        """Makes the adapter and one small request, so that it is connected; says what reuse this model allows."""
+        self.adapter = self.make_adapter(host, port)
+        assert self.adapter.core.step == self.step, "the cold side must feed the adapter's steps"
+        self.adapter.core.matched_tokens(self.tokenize("Is anybody there?"))
+        return f"{self.adapter.reuse.kind} ({self.adapter.reuse.why})"
+
+    def flush_pion(self) -> dict[str, Any]:
+        """Waits until everything is stored; returns the final report of the last request."""
+        assert self.adapter.flush(60.0), "storing did not end"
+        return dataclasses.asdict(self.adapter.last)
 
     def outcome(self, first: int, prefix_tokens: int, count: int) -> dict[str, Any]:
         """The answer's first `count` greedy tokens, and a digest of the K/V of the prefix. Not timed."""
@@ -120,16 +134,12 @@ class Session(ABC):
         """Reads it into an empty context."""
 
     @abstractmethod
-    def connect_pion(self, host: str, port: int) -> str:
-        """Makes the adapter; returns what it says about this model."""
+    def make_adapter(self, host: str, port: int) -> Any:
+        """The PionPromptCache of this engine."""
 
     @abstractmethod
-    def ask_pion(self, prefix: Ids, question: Ids) -> dict[str, Any]:
-        """Brings the context to prefix + question through the adapter. Returns matched, fed, stored, bytes, lane, why."""
-
-    @abstractmethod
-    def flush_pion(self) -> dict[str, Any]:
-        """Waits until everything is stored."""
+    def ask_pion(self, prefix: Ids, question: Ids) -> Any:
+        """Brings the context to prefix + question through the adapter; returns its report."""
 
 
 class LlamaSession(Session):
@@ -144,7 +154,6 @@ class LlamaSession(Session):
             flash_attn=True, verbose=False,
         )
         self.vocabulary = self.llm.n_vocab()
-        self.adapter: Any = None
 
     def tokenize(self, words: str) -> Ids:
         return self.llm.tokenize(words.encode(), add_bos=False)
@@ -190,14 +199,14 @@ class LlamaSession(Session):
         assert count.value == tokens
         self.llm.n_tokens = tokens
 
-    def connect_pion(self, host: str, port: int) -> str:
-        raise NotImplementedError
+    def make_adapter(self, host: str, port: int) -> Any:
+        from pion.llama import PionPromptCache
 
-    def ask_pion(self, prefix: Ids, question: Ids) -> dict[str, Any]:
-        raise NotImplementedError
+        return PionPromptCache(self.llm, host=host, port=port)
 
-    def flush_pion(self) -> dict[str, Any]:
-        raise NotImplementedError
+    def ask_pion(self, prefix: Ids, question: Ids) -> Any:
+        # The boundary keeps prefix and question in steps of their own where all of it is prefilled.
+        return self.adapter.get_or_prefill(prefix + question, boundaries=[len(prefix)])
 
 
 class MlxSession(Session):
@@ -206,16 +215,15 @@ class MlxSession(Session):
     step = 2048  # mlx-lm's own prefill_step_size
 
     def __init__(self, model: str, n_ctx: int, threads: int):
+        del n_ctx, threads  # mlx grows its caches; its BLAS reads the number of threads from the environment
         import mlx.core as mx
         from mlx_lm import load
         from mlx_lm.models import cache
 
-        os.environ.setdefault("OMP_NUM_THREADS", str(threads))
-        self.mx, self.caches = mx, cache
+        self.mx, self.caches, self.path = mx, cache, model
         self.model, self.tokenizer = load(model)
         self.state: list[Any] = []
         self.logits: Any = None
-        self.adapter: Any = None
 
     def tokenize(self, words: str) -> Ids:
         return list(self.tokenizer.encode(words, add_special_tokens=False))
@@ -256,14 +264,17 @@ class MlxSession(Session):
     def load_file(self, path: str, tokens: int) -> None:
         self.state = self.caches.load_prompt_cache(path)
 
-    def connect_pion(self, host: str, port: int) -> str:
-        raise NotImplementedError
+    def make_adapter(self, host: str, port: int) -> Any:
+        from pion.mlx import PionPromptCache
 
-    def ask_pion(self, prefix: Ids, question: Ids) -> dict[str, Any]:
-        raise NotImplementedError
+        return PionPromptCache(
+            self.model, self.tokenizer, host=host, port=port, model_path=self.path, prefill_step_size=self.step
+        )
 
-    def flush_pion(self) -> dict[str, Any]:
-        raise NotImplementedError
+    def ask_pion(self, prefix: Ids, question: Ids) -> Any:
+        self.state = self.adapter.get_or_prefill(prefix)
+        self.feed(question)
+        return self.adapter.last
 
 
 SESSIONS: dict[str, type[Session]] = {"llama": LlamaSession, "mlx": MlxSession}
