@@ -1,0 +1,148 @@
+#include "prompt/blob.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "base/limits.h"
+
+namespace pion {
+namespace {
+
+constexpr uint64_t kPieceBytes = 4 * kChunkBytes;  // stays in the second-level cache between checksum and write
+
+class MemoryBlob : public BlobSource {
+ public:
+  explicit MemoryBlob(std::string_view bytes) : bytes_(bytes) {}
+  uint64_t size() const override { return bytes_.size(); }
+  Status copy(uint64_t offset, uint64_t length, ExtentWriter& to) override { return to.append(bytes_.substr(offset, length)); }
+
+ private:
+  std::string_view bytes_;
+};
+
+class StreamedBlob : public BlobSource {
+ public:
+  StreamedBlob(ExtentStore& extents, std::unique_ptr<ExtentWriter> writer, uint64_t bytes, uint64_t aux_room)
+      : extents_(extents), writer_(std::move(writer)), bytes_(bytes), aux_room_(aux_room) {}
+  ~StreamedBlob() override {
+    if (ref_ && !committed_) extents_.free(ref_, 0);  // no record ever named it
+  }
+  uint64_t size() const override { return bytes_; }
+
+  Result<ExtentRef> take(const std::string& aux) override {
+    if (!writer_ || aux.size() > aux_room_) return ExtentRef{};
+    writer_->set_aux(aux);
+    PION_TRY(finish());
+    return ref_;
+  }
+  void commit() override { committed_ = true; }
+
+  Status copy(uint64_t offset, uint64_t length, ExtentWriter& to) override {
+    if (!extent_) {
+      if (writer_) PION_TRY(finish());
+      auto opened = extents_.open(ref_);
+      if (!opened) return std::unexpected(opened.error());
+      extent_ = std::move(*opened);
+    }
+    std::vector<char> piece(std::min(length, kPieceBytes));
+    for (uint64_t done = 0; done < length;) {
+      const uint64_t size = std::min<uint64_t>(piece.size(), length - done);
+      PION_TRY(extent_->read(offset + done, size, piece.data()));
+      PION_TRY(to.append({piece.data(), size}));
+      done += size;
+    }
+    return {};
+  }
+
+ private:
+  Status finish() {
+    auto finished = writer_->finish();
+    writer_.reset();
+    if (!finished) return std::unexpected(finished.error());
+    ref_ = *finished;
+    return {};
+  }
+
+  ExtentStore& extents_;
+  std::unique_ptr<ExtentWriter> writer_;
+  std::shared_ptr<Extent> extent_;
+  ExtentRef ref_;
+  uint64_t bytes_, aux_room_;
+  bool committed_ = false;
+};
+
+class MappedBlob : public BlobSource {
+ public:
+  MappedBlob(void* base, uint64_t mapped, uint64_t skip, uint64_t length) : base_(base), mapped_(mapped), skip_(skip), length_(length) {}
+  ~MappedBlob() override { munmap(base_, mapped_); }
+  uint64_t size() const override { return length_; }
+  Status copy(uint64_t offset, uint64_t length, ExtentWriter& to) override {
+    const std::string_view all(static_cast<const char*>(base_) + skip_, length_);
+    for (uint64_t done = 0; done < length; done += kPieceBytes) {
+      PION_TRY(to.append(all.substr(offset + done, std::min(kPieceBytes, length - done))));
+    }
+    return {};
+  }
+
+ private:
+  void* base_;
+  uint64_t mapped_, skip_, length_;
+};
+
+class CopiedBlob : public BlobSource {
+ public:
+  CopiedBlob(int fd, uint64_t offset, uint64_t length) : fd_(fd), offset_(offset), length_(length) {}
+  uint64_t size() const override { return length_; }
+  Status copy(uint64_t offset, uint64_t length, ExtentWriter& to) override {
+    std::vector<char> piece(std::min(length, kPieceBytes));
+    for (uint64_t done = 0; done < length;) {
+      const uint64_t want = std::min<uint64_t>(piece.size(), length - done);
+      const ssize_t got = pread(fd_, piece.data(), want, static_cast<off_t>(offset_ + offset + done));
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) return fail(ErrorCode::kInvalid, std::string("the passed descriptor cannot be read: ") + std::strerror(errno));
+      if (got == 0) return fail(ErrorCode::kInvalid, "the passed descriptor became shorter while it was read");
+      PION_TRY(to.append({piece.data(), static_cast<size_t>(got)}));
+      done += static_cast<uint64_t>(got);
+    }
+    return {};
+  }
+
+ private:
+  int fd_;
+  uint64_t offset_, length_;
+};
+
+}  // namespace
+
+std::unique_ptr<BlobSource> memory_blob(std::string_view bytes) { return std::make_unique<MemoryBlob>(bytes); }
+
+std::unique_ptr<BlobSource> streamed_blob(ExtentStore& extents, std::unique_ptr<ExtentWriter> writer, uint64_t bytes, uint64_t aux_room) {
+  return std::make_unique<StreamedBlob>(extents, std::move(writer), bytes, aux_room);
+}
+
+Result<std::unique_ptr<BlobSource>> descriptor_blob(int fd, uint64_t offset, uint64_t length) {
+  struct stat about;
+  if (fstat(fd, &about) != 0) return fail(ErrorCode::kInvalid, "the passed descriptor is not open");
+  if (!S_ISREG(about.st_mode)) return fail(ErrorCode::kInvalid, "the passed descriptor is neither a memory file nor a regular file");
+  const uint64_t size = static_cast<uint64_t>(about.st_size);
+  if (offset > size || length > size - offset) {
+    return fail(ErrorCode::kInvalid, "the passed descriptor holds " + std::to_string(size) + " bytes, asked for " +
+                                         std::to_string(length) + " at " + std::to_string(offset));
+  }
+  const int seals = fcntl(fd, F_GET_SEALS);
+  const bool frozen = seals >= 0 && (seals & F_SEAL_WRITE) && (seals & F_SEAL_SHRINK);
+  if (frozen && length > 0) {
+    const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+    const uint64_t skip = offset % page;
+    void* base = mmap(nullptr, length + skip, PROT_READ, MAP_SHARED | MAP_POPULATE, fd, static_cast<off_t>(offset - skip));
+    if (base != MAP_FAILED) return std::make_unique<MappedBlob>(base, length + skip, skip, length);
+  }
+  return std::make_unique<CopiedBlob>(fd, offset, length);
+}
+
+}  // namespace pion
