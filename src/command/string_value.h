@@ -1,0 +1,70 @@
+// What the string and key commands share: reading a string value wherever it lies, taking an argument that may have been
+// streamed to disk, and the errors that go with it.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "command/context.h"
+#include "keyspace/keyspace.h"
+#include "storage/extents.h"
+
+namespace pion {
+
+inline constexpr std::string_view kWrongType = "WRONGTYPE Operation against a key holding the wrong kind of value";
+inline constexpr std::string_view kStringTooLong = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
+
+// Asks the journal for room, as the command's flags say (kFreesSpace). False: the error was answered.
+bool admitted(CommandContext& ctx, uint64_t record_bytes);
+
+// An argument as the value of a key. A streamed one becomes an extent, which is given back unless it is used.
+class ArgumentValue {
+ public:
+  // Empty: the error was answered.
+  static std::optional<ArgumentValue> take(CommandContext& ctx, size_t index);
+  ArgumentValue(ArgumentValue&& other) noexcept
+      : value_(other.value_), extents_(std::exchange(other.extents_, nullptr)) {}
+  ArgumentValue& operator=(ArgumentValue&&) = delete;
+  ~ArgumentValue() {
+    if (extents_) extents_->free(value_.extent, 0);
+  }
+
+  const NewValue& value() const { return value_; }
+  void used() { extents_ = nullptr; }  // a record names it now
+
+ private:
+  explicit ArgumentValue(NewValue value, ExtentStore* extents) : value_(value), extents_(extents) {}
+
+  NewValue value_;
+  ExtentStore* extents_;  // null: nothing to give back
+};
+
+inline bool is_extent(const Found& found) { return found && found.entry->encoding() == Encoding::kExtent; }
+
+// Answers a value that is not an extent.
+void reply_string(ReplyWriter& reply, const Entry& entry);
+
+// A value to be answered after the locks are gone: opened (pinned) while they are held.
+class PendingValue {
+ public:
+  // Under the lock. An extent is opened: only on a worker.
+  static PendingValue open(CommandContext& ctx, const Entry& entry);
+  // Verifies, then answers the value or an error that says it is damaged.
+  void reply(CommandContext& ctx) const;
+  void reply_range(CommandContext& ctx, uint64_t first, uint64_t length) const;
+  // Its bytes; empty with the error answered.
+  std::optional<std::string> bytes(CommandContext& ctx) const;
+  // Only of extents; null when it could not be opened.
+  const std::shared_ptr<Extent>& extent() const { return extent_; }
+
+ private:
+  void reply_damaged(CommandContext& ctx, const Error& error) const;
+
+  std::string bytes_;
+  std::shared_ptr<Extent> extent_;
+  std::optional<Error> error_;
+};
+
+}  // namespace pion

@@ -1,0 +1,142 @@
+#include <cassert>
+
+#include "base/clock.h"
+#include "keyspace/keyspace.h"
+
+namespace pion {
+namespace {
+
+// One record is built at a time in a thread; its buffer is kept, unless a huge value went through it.
+constexpr size_t kKeptEffectBytes = 1 << 20;
+
+std::string& effects_of_thread() {
+  thread_local std::string effects;
+  return effects;
+}
+
+}  // namespace
+
+KeyAccess::KeyAccess(Keyspace& keyspace, const Key& key) : keyspace_(keyspace), effects_(effects_of_thread()) {
+  assert(effects_.empty());
+  single_ = &stripe(key);
+  single_->lock.lock();
+}
+
+KeyAccess::KeyAccess(Keyspace& keyspace, std::span<const Key> keys) : keyspace_(keyspace), effects_(effects_of_thread()) {
+  assert(effects_.empty());
+  for (const Key& key : keys) set_[key.hash.stripe() / 64] |= 1ULL << key.hash.stripe() % 64;
+  // Ascending order, so that two threads never wait for each other.
+  for (unsigned i = 0; i < kStripes; ++i) {
+    if (set_[i / 64] >> i % 64 & 1) (*keyspace_.stripes_)[i].lock.lock();
+  }
+}
+
+KeyAccess::KeyAccess(Keyspace& keyspace, All) : keyspace_(keyspace), effects_(effects_of_thread()) {
+  assert(effects_.empty());
+  set_.fill(~0ULL);
+  for (Keyspace::Stripe& stripe : *keyspace_.stripes_) stripe.lock.lock();
+}
+
+Lsn KeyAccess::finish() {
+  assert(locked_);
+  locked_ = false;
+  Lsn lsn = 0;
+  if (!effects_.empty()) {
+    lsn = keyspace_.storage_.journal().append(static_cast<uint8_t>(RecordType::kKeyspace), {effects_});
+    if (effects_.capacity() > kKeptEffectBytes) {
+      std::string().swap(effects_);
+    } else {
+      effects_.clear();
+    }
+    for (ExtentRef ref : freed_) keyspace_.storage_.extents().free(ref, lsn);
+  }
+  if (single_) {
+    if (lsn != 0) single_->last_lsn = lsn;
+    lsn = single_->last_lsn;
+    single_->lock.unlock();
+    return lsn;
+  }
+  Lsn visible = 0;
+  for (unsigned i = 0; i < kStripes; ++i) {
+    if (!(set_[i / 64] >> i % 64 & 1)) continue;
+    Keyspace::Stripe& stripe = (*keyspace_.stripes_)[i];
+    if (lsn != 0) stripe.last_lsn = lsn;
+    visible = std::max(visible, stripe.last_lsn);
+    stripe.lock.unlock();
+  }
+  return visible;
+}
+
+Found KeyAccess::find(int database, const Key& key, Lookup lookup) {
+  Keyspace::Stripe& home = stripe(key);
+  Shard* shard = keyspace_.shard_if(home, database);
+  Found found = shard ? shard->find(key.hash, key.bytes) : Found{};
+  if (found && found.entry->has_expiry() && wall_ms() > found.entry->expiry()) {
+    // The record is small and frees: the journal keeps a reserve for it, so a full disk does not stand in the way.
+    (void)keyspace_.admit(key.bytes.size() + 16, WriteKind::kFrees);
+    erase(database, key, found);
+    ++home.expired;
+    found = {};
+  }
+  if (lookup == Lookup::kRead || lookup == Lookup::kNoTouch) ++(found ? home.hits : home.misses);
+  if (found && !no_touch_ && (lookup == Lookup::kRead || lookup == Lookup::kWrite)) keyspace_.touch(*found.entry);
+  return found;
+}
+
+void KeyAccess::drop_extent(const Found& found) {
+  if (!found || found.entry->encoding() != Encoding::kExtent) return;
+  const ExtentRef ref = found.entry->extent();
+  if (ref == kept_) return;
+  freed_.push_back(ref);
+}
+
+Entry* KeyAccess::set(int database, const Key& key, Found found, const NewValue& value, int64_t expiry_ms) {
+  write_effect(effects_, {.kind = EffectKind::kSet, .database = database, .key = key.bytes, .value = value, .expiry_ms = expiry_ms});
+  drop_extent(found);
+  Keyspace::Stripe& home = stripe(key);
+  Shard& shard = keyspace_.shard(home, database);
+  const uint64_t before = shard.memory_bytes();
+  Entry* entry = shard.store(found, key.hash, key.bytes, value, expiry_ms, keyspace_.new_clock());
+  keyspace_.report_memory(home, static_cast<int64_t>(shard.memory_bytes() - before));
+  return entry;
+}
+
+void KeyAccess::erase(int database, const Key& key, Found found) {
+  write_effect(effects_, {.kind = EffectKind::kDelete, .database = database, .key = key.bytes});
+  drop_extent(found);
+  Keyspace::Stripe& home = stripe(key);
+  Shard& shard = keyspace_.shard(home, database);
+  const uint64_t before = shard.memory_bytes();
+  shard.erase(found, key.hash);
+  keyspace_.report_memory(home, static_cast<int64_t>(shard.memory_bytes() - before));
+}
+
+Entry* KeyAccess::set_expiry(int database, const Key& key, Found found, int64_t expiry_ms) {
+  write_effect(effects_, {.kind = EffectKind::kExpire, .database = database, .key = key.bytes, .expiry_ms = expiry_ms});
+  Keyspace::Stripe& home = stripe(key);
+  Shard& shard = keyspace_.shard(home, database);
+  const uint64_t before = shard.memory_bytes();
+  Entry* entry = shard.set_expiry(found, key.hash, expiry_ms);
+  keyspace_.report_memory(home, static_cast<int64_t>(shard.memory_bytes() - before));
+  return entry;
+}
+
+uint64_t KeyAccess::append(int database, const Key& key, Found found, std::string_view tail) {
+  const uint64_t before = string_size(*found.entry);
+  return set_range(database, key, found, before, tail);
+}
+
+uint64_t KeyAccess::set_range(int database, const Key& key, Found found, uint64_t offset, std::string_view bytes) {
+  const uint64_t size_before = string_size(*found.entry);
+  const auto kind = offset == size_before ? EffectKind::kAppend : EffectKind::kSetRange;
+  write_effect(effects_, {.kind = kind, .database = database, .key = key.bytes, .value = NewValue::of_raw(bytes), .offset = offset});
+  Keyspace::Stripe& home = stripe(key);
+  Shard& shard = keyspace_.shard(home, database);
+  const uint64_t before = shard.memory_bytes();
+  const Shard::Writable writable = shard.make_writable(found, key.hash, offset + bytes.size());
+  std::memcpy(writable.bytes + offset, bytes.data(), bytes.size());
+  keyspace_.report_memory(home, static_cast<int64_t>(shard.memory_bytes() - before));
+  return string_size(*writable.entry);
+}
+
+}  // namespace pion

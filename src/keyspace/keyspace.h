@@ -1,0 +1,221 @@
+// The keyspace: one for all threads. 256 stripes; a key belongs to the stripe of its hash, in every database.
+// KeyAccess is the way in: it locks the stripes of a command's keys, makes changes, appends one record with their effects
+// before it unlocks, and tells which record a reply must wait for.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/limits.h"
+#include "base/result.h"
+#include "keyspace/effects.h"
+#include "keyspace/eviction.h"
+#include "keyspace/page_pool.h"
+#include "keyspace/shard.h"
+#include "keyspace/stripe_lock.h"
+#include "storage/storage.h"
+
+namespace pion {
+
+class KeyAccess;
+
+// A key as a command names it, hashed once.
+struct Key {
+  std::string_view bytes;
+  KeyHash hash;
+};
+
+struct DatabaseStats {
+  uint64_t keys = 0, volatile_keys = 0;
+  int64_t average_ttl_ms = 0;
+};
+
+struct KeyspaceStats {
+  std::array<DatabaseStats, kDatabases> databases{};
+  uint64_t hits = 0, misses = 0, expired = 0, evicted = 0;
+  uint64_t memory_bytes = 0;        // live blocks, heap strings, tables and indexes
+  uint64_t resident_bytes = 0;      // pages taken for them
+  uint64_t corrupt_values = 0;      // reads that a checksum refused
+};
+
+// CONFIG SET may change them at any time.
+struct KeyspaceSettings {
+  std::atomic<uint64_t> maxmemory{0};
+  std::atomic<EvictionPolicy> policy{EvictionPolicy::kNoEviction};
+  std::atomic<uint32_t> samples{5};
+  std::atomic<uint32_t> lfu_log_factor{10};
+  std::atomic<uint32_t> lfu_decay_minutes{1};
+  std::atomic<bool> active_expire{true};
+};
+
+class Keyspace : public Plane {
+ public:
+  explicit Keyspace(Storage& storage);
+  ~Keyspace() override;
+
+  KeyspaceSettings settings;
+
+  Key key(std::string_view bytes) const { return {bytes, Shard::hash(bytes, seed_)}; }
+
+  // A batch of commands hides its cache misses: step one for each key, then step two, then the commands. Any thread, no lock.
+  void prefetch_bucket(int database, KeyHash hash) const;
+  void prefetch_entry(int database, KeyHash hash) const;
+
+  // Asked before a change, for about this many bytes of record; see Journal::admit. kTooLarge: no record can hold it.
+  Status admit(uint64_t record_bytes, WriteKind kind) { return admit_to(storage_.journal(), record_bytes, kind); }
+
+  // Keys of a database; expired ones that were not removed yet are counted, as DBSIZE does it.
+  uint64_t size(int database) const;
+  KeyspaceStats stats() const;
+  uint64_t memory_bytes() const;
+  void reset_stats();
+  void count_corrupt_value() { corrupt_values_.fetch_add(1, std::memory_order_relaxed); }
+
+  // Brings memory below maxmemory. False: it is above, and nothing may be evicted (the caller answers -OOM). Holds no lock while
+  // it returns; long work goes on in maintain(). Call without locks, before a command that may grow memory.
+  bool ensure_memory();
+
+  // Background work in small steps: expiry, eviction, freeing what FLUSH detached, the clock. Every 100 ms, from one thread at a
+  // time. Returns true when it ran out of time and wants to be called again soon.
+  bool maintain(int64_t budget_us);
+
+  // Copies of keys, for KEYS, SCAN and RANDOMKEY. Expired keys are left out. `visible` becomes the lsn a reply must wait for.
+  struct ScanFilter {
+    std::function<bool(std::string_view key)> matches;  // empty: all
+    ValueType type = ValueType::kNone;                  // kNone: all
+  };
+  // Walks from `cursor` (0 starts) until `count` keys were looked at or so; returns the next cursor, 0 at the end.
+  uint64_t scan(int database, uint64_t cursor, uint64_t count, const ScanFilter& filter, std::vector<std::string>& keys, Lsn& visible);
+  bool random_key(int database, std::string& key, Lsn& visible);
+
+  // Moves all keys out in constant time (per stripe); they are freed by maintain(). database -1: all. Returns the record's lsn.
+  Lsn flush(int database);
+  Lsn swap_databases(int a, int b);
+
+  // The second and minute that entries' clocks count in, updated by maintain().
+  uint32_t clock_s() const { return clock_s_.load(std::memory_order_relaxed); }
+  uint32_t idle_s(const Entry& entry) const;
+  uint32_t access_frequency(const Entry& entry) const;
+
+  // Plane.
+  std::string_view name() const override { return "keyspace"; }
+  std::pair<uint8_t, uint8_t> record_types() const override {
+    return {static_cast<uint8_t>(RecordType::kKeyspace), static_cast<uint8_t>(static_cast<uint8_t>(RecordType::kPrompt) - 1)};
+  }
+  Status load_section(uint32_t number, Lsn lsn, std::string_view body) override;
+  Status apply(Lsn lsn, uint8_t type, std::string_view body) override;
+  void record_extents(uint8_t type, std::string_view body, const std::function<void(ExtentRef)>& visit) override;
+  void live_extents(const std::function<void(ExtentRef)>& visit) override;
+  Status write_checkpoint(CheckpointSink& sink) override;
+
+ private:
+  friend class KeyAccess;
+
+  struct alignas(64) Stripe {
+    StripeLock lock;
+    uint32_t unused = 0;
+    Lsn last_lsn = 0;          // of the last record that touched it
+    uint64_t hits = 0, misses = 0;
+    int64_t unreported = 0;    // memory not yet in memory_estimate_
+    uint64_t expired = 0, evicted = 0;
+    Lsn loaded_lsn = 0;        // recovery: what its checkpoint section holds
+    std::array<Shard*, kDatabases> shards{};
+  };
+
+  static Status admit_to(Journal& journal, uint64_t record_bytes, WriteKind kind);
+  Shard& shard(Stripe& stripe, int database);  // makes it
+  Shard* shard_if(const Stripe& stripe, int database) const { return stripe.shards[static_cast<size_t>(database)]; }
+  uint32_t new_clock() const;
+  void touch(Entry& entry) const;
+  void report_memory(Stripe& stripe, int64_t delta);
+  bool evict_one();
+  bool evict_from(unsigned stripe_number);
+  uint64_t expire_due(unsigned stripe_number, int64_t now_ms, uint64_t limit);
+  bool free_garbage(int64_t deadline_us);
+  void apply_to(Stripe& stripe, const Effect& effect);
+  Status check_effect(Lsn lsn, const Effect& effect);
+  void apply_effect(Lsn lsn, const Effect& effect);
+
+  struct Garbage {
+    std::unique_ptr<Shard> shard;
+    Lsn freed_by;
+  };
+
+  Storage& storage_;
+  const uint64_t seed_;
+  PagePool pool_;
+  std::unique_ptr<std::array<Stripe, kStripes>> stripes_;
+  std::atomic<int64_t> memory_estimate_{0};
+  std::atomic<uint32_t> clock_s_{0};
+  std::atomic<uint64_t> corrupt_values_{0};
+  std::atomic<unsigned> next_eviction_{0};
+  unsigned next_expiry_stripe_ = 0;  // of maintain()'s thread
+  std::mutex garbage_mutex_;
+  std::vector<Garbage> garbage_;
+};
+
+// A key's way in, for the thread that made it; at most one at a time per thread.
+class KeyAccess {
+ public:
+  enum class All { kAll };
+  enum class Lookup {
+    kRead,     // counts a hit or a miss, and is an access
+    kWrite,    // an access
+    kNoTouch,  // counts, is no access
+    kPeek,     // neither
+  };
+
+  KeyAccess(Keyspace& keyspace, const Key& key);
+  KeyAccess(Keyspace& keyspace, std::span<const Key> keys);
+  KeyAccess(Keyspace& keyspace, All);
+  ~KeyAccess() {
+    if (locked_) finish();
+  }
+  KeyAccess(const KeyAccess&) = delete;
+  KeyAccess& operator=(const KeyAccess&) = delete;
+
+  // Appends the record of the changes, if any, and unlocks. The answer is what a reply must wait for, a reader's too.
+  Lsn finish();
+
+  // Empty when there is no such key, or when it expired (it is removed then, with a record). Views into the entry last until
+  // the next change or finish().
+  Found find(int database, const Key& key, Lookup lookup = Lookup::kRead);
+
+  // Changes. `found` is find()'s latest answer for this key. expiry_ms 0: none.
+  Entry* set(int database, const Key& key, Found found, const NewValue& value, int64_t expiry_ms);
+  void erase(int database, const Key& key, Found found);
+  Entry* set_expiry(int database, const Key& key, Found found, int64_t expiry_ms);
+  // Not for extents. The length after.
+  uint64_t append(int database, const Key& key, Found found, std::string_view tail);
+  uint64_t set_range(int database, const Key& key, Found found, uint64_t offset, std::string_view bytes);
+
+  // The extent moves on to another key: the change that removes it here does not free it.
+  void keep_extent(ExtentRef ref) { kept_ = ref; }
+
+  void no_touch() { no_touch_ = true; }  // CLIENT NO-TOUCH
+
+ private:
+  friend class Keyspace;
+
+  Keyspace::Stripe& stripe(const Key& key) { return (*keyspace_.stripes_)[key.hash.stripe()]; }
+  void drop_extent(const Found& found);
+
+  Keyspace& keyspace_;
+  std::string& effects_;               // of this thread, reused
+  Keyspace::Stripe* single_ = nullptr;
+  std::array<uint64_t, kStripes / 64> set_{};  // when several are locked
+  std::vector<ExtentRef> freed_;
+  ExtentRef kept_;
+  bool locked_ = true;
+  bool no_touch_ = false;
+};
+
+}  // namespace pion

@@ -1,0 +1,147 @@
+// What the keyspace does beside commands: expiry, eviction, freeing, the clock.
+#include <mutex>
+
+#include "base/clock.h"
+#include "keyspace/keyspace.h"
+#include "keyspace/random.h"
+
+namespace pion {
+namespace {
+
+constexpr uint64_t kExpirePerLock = 64;        // removals in one record and one hold of a stripe's lock
+constexpr int kEvictionsPerCall = 64;          // in front of one command; maintain() does the rest
+constexpr size_t kVolatileSamples = 64;        // keys with an expiry may be few among those sampled
+
+}  // namespace
+
+bool Keyspace::maintain(int64_t budget_us) {
+  const int64_t deadline_us = monotonic_us() + budget_us;
+  const int64_t now = wall_ms();
+  clock_s_.store(static_cast<uint32_t>(now / 1000), std::memory_order_relaxed);
+  bool more = free_garbage(deadline_us);
+  if (settings.active_expire.load(std::memory_order_relaxed)) {
+    for (unsigned walked = 0; walked < kStripes; ++walked) {
+      const unsigned number = next_expiry_stripe_++ % kStripes;
+      while (expire_due(number, now, kExpirePerLock) == kExpirePerLock && monotonic_us() < deadline_us) {
+      }
+      if (monotonic_us() >= deadline_us) {
+        more = true;
+        break;
+      }
+    }
+  }
+  while (settings.maxmemory.load(std::memory_order_relaxed) > 0 &&
+         memory_estimate_.load(std::memory_order_relaxed) > static_cast<int64_t>(settings.maxmemory.load(std::memory_order_relaxed)) &&
+         settings.policy.load(std::memory_order_relaxed) != EvictionPolicy::kNoEviction) {
+    if (monotonic_us() >= deadline_us) return true;
+    if (!evict_one()) break;
+  }
+  return more;
+}
+
+uint64_t Keyspace::expire_due(unsigned stripe_number, int64_t now_ms, uint64_t limit) {
+  KeyAccess access(*this, Key{{}, {stripe_number}});
+  Stripe& stripe = (*stripes_)[stripe_number];
+  uint64_t taken = 0;
+  for (int db = 0; db < static_cast<int>(kDatabases); ++db) {
+    Shard* shard = shard_if(stripe, db);
+    while (shard && taken < limit && shard->next_expiry_ms() < now_ms) {
+      KeyHash hash;
+      const Found found = shard->take_due(hash);
+      ++taken;
+      if (!found) continue;
+      const std::string_view key = found.entry->key();
+      (void)admit(key.size() + 16, WriteKind::kFrees);
+      access.erase(db, {key, hash}, found);
+      ++stripe.expired;
+    }
+  }
+  access.finish();
+  return taken;
+}
+
+bool Keyspace::ensure_memory() {
+  const uint64_t limit = settings.maxmemory.load(std::memory_order_relaxed);
+  if (limit == 0) return true;
+  for (int round = 0; memory_estimate_.load(std::memory_order_relaxed) > static_cast<int64_t>(limit); ++round) {
+    if (settings.policy.load(std::memory_order_relaxed) == EvictionPolicy::kNoEviction) return false;
+    if (round == kEvictionsPerCall) return true;
+    if (!evict_one()) return false;
+  }
+  return true;
+}
+
+// Keys are spread over stripes by a hash, so the best of a sample within one stripe is as good as one over all.
+bool Keyspace::evict_one() {
+  const auto start = static_cast<unsigned>(random64() % kStripes);
+  for (unsigned i = 0; i < kStripes; ++i) {
+    if (evict_from((start + i) % kStripes)) return true;
+  }
+  return false;
+}
+
+bool Keyspace::evict_from(unsigned stripe_number) {
+  const EvictionPolicy policy = settings.policy.load(std::memory_order_relaxed);
+  const uint32_t decay = settings.lfu_decay_minutes.load(std::memory_order_relaxed);
+  KeyAccess access(*this, Key{{}, {stripe_number}});
+  Stripe& stripe = (*stripes_)[stripe_number];
+  const Entry* chosen = nullptr;
+  int chosen_db = 0;
+  int64_t chosen_score = INT64_MIN;  // the highest goes
+  for (int db = 0; db < static_cast<int>(kDatabases); ++db) {
+    Shard* shard = shard_if(stripe, db);
+    if (!shard || shard->count() == 0 || (volatile_only(policy) && shard->volatile_count() == 0)) continue;
+    Entry* sampled[kVolatileSamples];
+    size_t count = volatile_only(policy) ? kVolatileSamples : settings.samples.load(std::memory_order_relaxed);
+    count = policy == EvictionPolicy::kVolatileTtl ? 0 : shard->sample(random64(), sampled, std::min(count, kVolatileSamples));
+    KeyHash unused;
+    const auto consider = [&](Entry* entry) {
+      int64_t score = 0;
+      if (policy == EvictionPolicy::kVolatileTtl) {
+        score = -entry->expiry();
+      } else if (uses_lfu(policy)) {
+        score = 255 - lfu_counter(entry->clock(), clock_s() / 60, decay);
+      } else if (policy == EvictionPolicy::kAllKeysLru || policy == EvictionPolicy::kVolatileLru) {
+        score = lru_idle_s(entry->clock(), clock_s() & 0xffffff);
+      } else {
+        score = static_cast<int64_t>(random64() >> 1);
+      }
+      if (!chosen || score > chosen_score) chosen = entry, chosen_db = db, chosen_score = score;
+    };
+    bool any = false;
+    for (size_t i = 0; i < count; ++i) {
+      if (volatile_only(policy) && !sampled[i]->has_expiry()) continue;
+      consider(sampled[i]);
+      any = true;
+    }
+    if (!any) {
+      if (const Found first = shard->first_to_expire(unused)) consider(first.entry);
+    }
+  }
+  if (!chosen) return false;
+  const Key victim = key(chosen->key());
+  (void)admit(victim.bytes.size() + 16, WriteKind::kFrees);
+  access.erase(chosen_db, victim, shard_if(stripe, chosen_db)->find(victim.hash, victim.bytes));
+  ++stripe.evicted;
+  access.finish();
+  return true;
+}
+
+bool Keyspace::free_garbage(int64_t deadline_us) {
+  while (true) {
+    Garbage garbage;
+    {
+      std::lock_guard lock(garbage_mutex_);
+      if (garbage_.empty()) return false;
+      garbage = std::move(garbage_.back());
+      garbage_.pop_back();
+    }
+    garbage.shard->clear([&](ExtentRef ref) { storage_.extents().free(ref, garbage.freed_by); });
+    if (monotonic_us() >= deadline_us) {
+      std::lock_guard lock(garbage_mutex_);
+      return !garbage_.empty();
+    }
+  }
+}
+
+}  // namespace pion

@@ -1,0 +1,236 @@
+#include "keyspace/shard.h"
+
+#include <algorithm>
+#include <cassert>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+namespace pion {
+
+KeyHash Shard::hash(std::string_view key, uint64_t seed) { return {XXH3_64bits_withSeed(key.data(), key.size(), seed)}; }
+
+Found Shard::find(KeyHash hash, std::string_view key) {
+  if (buckets_ == 0) return {};
+  const uint64_t tag = hash.value >> 48;
+  for (Bucket* b = bucket(index_of(hash)); b; b = link_of(b->slots[7])) {
+    for (uint64_t& word : b->slots) {
+      if (word >> 48 != tag || word == 0 || word & kLink) continue;
+      Entry* entry = entry_of(word);
+      if (entry->key() == key) return {&word, entry};
+    }
+  }
+  return {};
+}
+
+Entry* Shard::store(Found found, KeyHash hash, std::string_view key, const NewValue& value, int64_t expiry_ms, uint32_t clock) {
+  Encoding encoding = Encoding::kInline;
+  size_t size = value.bytes.size();
+  switch (value.kind) {
+    case NewValue::Kind::kInteger: encoding = Encoding::kInt, size = sizeof(int64_t); break;
+    case NewValue::Kind::kExtent: encoding = Encoding::kExtent, size = Entry::kExtentBytes; break;
+    case NewValue::Kind::kBytes:
+    case NewValue::Kind::kRawBytes:
+      if (size > Entry::kLargestInline) {
+        encoding = Encoding::kHeap;
+      } else if (value.kind == NewValue::Kind::kRawBytes || !counts_as_embedded(key.size(), size, expiry_ms != 0)) {
+        encoding = Encoding::kInlineRaw;
+      }
+      break;
+  }
+  HeapBytes* heap = nullptr;
+  if (encoding == Encoding::kHeap) {
+    heap = HeapBytes::make(size);
+    heap->size = size;
+    std::memcpy(heap->data(), value.bytes.data(), size);
+    memory_ += heap->memory_bytes();
+    size = sizeof(HeapBytes*);
+  }
+
+  Entry* entry = found.entry;
+  const size_t block = Slab::rounded(Entry::bytes_for(key.size(), size, expiry_ms != 0));
+  if (entry && entry->has_expiry() == (expiry_ms != 0) && Slab::rounded(entry->block_bytes()) == block) {
+    drop_heap(*entry);
+    entry->reuse(encoding, size);
+  } else {
+    Entry* fresh = allocate(key, ValueType::kString, encoding, size, expiry_ms != 0);
+    if (entry) {
+      fresh->set_clock(entry->clock());
+      if (entry->has_expiry()) --volatile_count_;
+      drop_heap(*entry);
+      release(entry);
+      *found.slot = word_of(fresh, hash);
+    } else {
+      fresh->set_clock(clock);
+      if (buckets_ == 0) add_bucket();
+      insert(bucket(index_of(hash)), word_of(fresh, hash));
+      ++count_;
+      if (count_ > buckets_ * kGrowLoad) grow();
+    }
+    if (expiry_ms != 0) ++volatile_count_;
+    entry = fresh;
+  }
+  switch (encoding) {
+    case Encoding::kInt: store_le(entry->value(), value.integer); break;
+    case Encoding::kHeap: store_le(entry->value(), heap); break;
+    case Encoding::kExtent:
+      store_le(entry->value(), value.extent);
+      store_le(entry->value() + sizeof(ExtentRef), value.extent_size);
+      break;
+    case Encoding::kInline:
+    case Encoding::kInlineRaw: std::memcpy(entry->value(), value.bytes.data(), size); break;
+  }
+  if (expiry_ms != 0) {
+    entry->set_expiry(expiry_ms);
+    note_expiry(expiry_ms, hash);
+  }
+  return entry;
+}
+
+void Shard::erase(Found found, KeyHash hash) {
+  if (found.entry->has_expiry()) --volatile_count_;
+  drop_heap(*found.entry);
+  release(found.entry);
+  remove(bucket(index_of(hash)), found.slot);
+  --count_;
+  if (buckets_ > 1 && count_ * 4 < buckets_ * kGrowLoad) shrink();
+}
+
+Entry* Shard::set_expiry(Found found, KeyHash hash, int64_t expiry_ms) {
+  Entry* entry = found.entry;
+  if (entry->has_expiry() != (expiry_ms != 0)) {
+    // The value's part is moved as it is: a pointer stays a pointer.
+    Entry* fresh = allocate(entry->key(), entry->type(), entry->encoding(), entry->value_size(), expiry_ms != 0);
+    std::memcpy(fresh->value(), entry->value(), entry->value_size());
+    fresh->set_clock(entry->clock());
+    release(entry);
+    *found.slot = word_of(fresh, hash);
+    entry = fresh;
+    expiry_ms != 0 ? ++volatile_count_ : --volatile_count_;
+    if (entry->encoding() == Encoding::kInline && !counts_as_embedded(entry->key().size(), entry->value_size(), expiry_ms != 0)) {
+      entry->reuse(Encoding::kInlineRaw, entry->value_size());
+    }
+  }
+  if (expiry_ms != 0) {
+    entry->set_expiry(expiry_ms);
+    note_expiry(expiry_ms, hash);
+  }
+  return entry;
+}
+
+Shard::Writable Shard::make_writable(Found found, KeyHash hash, uint64_t size) {
+  Entry* entry = found.entry;
+  assert(entry->encoding() != Encoding::kExtent);
+  char text[20];
+  std::string_view old;
+  if (entry->encoding() == Encoding::kInt) {
+    old = {text, format_integer(entry->integer(), text)};
+  } else {
+    old = entry->bytes();
+  }
+  size = std::max<uint64_t>(size, old.size());
+  if (entry->encoding() == Encoding::kHeap) {
+    HeapBytes* heap = entry->heap();
+    if (heap->capacity < size) {
+      // As Redis' strings grow: twice the size, at most 1 MiB more than needed.
+      HeapBytes* larger = HeapBytes::make(size + std::min<uint64_t>(size, 1 << 20));
+      larger->size = heap->size;
+      std::memcpy(larger->data(), heap->data(), heap->size);
+      memory_ += larger->memory_bytes();
+      memory_ -= heap->memory_bytes();
+      HeapBytes::destroy(heap);
+      heap = larger;
+      store_le(entry->value(), heap);
+    }
+    if (size > heap->size) std::memset(heap->data() + heap->size, 0, size - heap->size);
+    heap->size = size;
+    return {entry, heap->data()};
+  }
+  const int64_t expiry_ms = entry->has_expiry() ? entry->expiry() : 0;
+  if (size <= Entry::kLargestInline && entry->encoding() != Encoding::kInt &&
+      Slab::rounded(entry->block_bytes() - entry->value_size() + size) == Slab::rounded(entry->block_bytes())) {
+    std::memset(entry->value() + old.size(), 0, size - old.size());
+    entry->reuse(Encoding::kInlineRaw, size);
+    return {entry, entry->value()};
+  }
+  const bool heap_next = size > Entry::kLargestInline;
+  Entry* fresh = allocate(entry->key(), ValueType::kString, heap_next ? Encoding::kHeap : Encoding::kInlineRaw,
+                          heap_next ? sizeof(HeapBytes*) : size, expiry_ms != 0);
+  char* bytes = fresh->value();
+  if (heap_next) {
+    HeapBytes* heap = HeapBytes::make(size + std::min<uint64_t>(size, 1 << 20));
+    heap->size = size;
+    memory_ += heap->memory_bytes();
+    store_le(fresh->value(), heap);
+    bytes = heap->data();
+  }
+  std::memcpy(bytes, old.data(), old.size());
+  std::memset(bytes + old.size(), 0, size - old.size());
+  fresh->set_clock(entry->clock());
+  if (expiry_ms != 0) fresh->set_expiry(expiry_ms);
+  release(entry);
+  *found.slot = word_of(fresh, hash);
+  return {fresh, bytes};
+}
+
+Entry* Shard::allocate(std::string_view key, ValueType type, Encoding encoding, size_t value_size, bool expiry) {
+  const size_t bytes = Entry::bytes_for(key.size(), value_size, expiry);
+  const Slab::Block block = slab_.allocate(bytes);
+  auto* entry = static_cast<Entry*>(block.bytes);
+  entry->format(key, type, encoding, value_size, expiry, block.from_page);
+  memory_ += Slab::rounded(bytes);
+  return entry;
+}
+
+void Shard::release(Entry* entry) {
+  const size_t bytes = entry->block_bytes();
+  memory_ -= Slab::rounded(bytes);
+  slab_.free(entry, bytes, entry->from_page());
+}
+
+void Shard::drop_heap(Entry& entry) {
+  if (entry.encoding() != Encoding::kHeap) return;
+  memory_ -= entry.heap()->memory_bytes();
+  HeapBytes::destroy(entry.heap());
+}
+
+std::unique_ptr<Shard> Shard::detach() {
+  auto other = std::make_unique<Shard>(*pool_, seed_);
+  swap(*other);
+  return other;
+}
+
+void Shard::swap(Shard& other) {
+  std::swap(buckets_, other.buckets_);
+  std::swap(high_mask_, other.high_mask_);
+  std::swap(count_, other.count_);
+  std::swap(volatile_count_, other.volatile_count_);
+  std::swap(memory_, other.memory_);
+  std::swap(first_, other.first_);
+  std::swap(directory_, other.directory_);
+  slab_.swap(other.slab_);
+  due_.swap(other.due_);
+}
+
+void Shard::clear(const std::function<void(ExtentRef)>& visit) {
+  // Blocks that lie in pages go with their pages.
+  each([&](Entry& entry) {
+    if (entry.encoding() == Encoding::kExtent) visit(entry.extent());
+    drop_heap(entry);
+    if (!entry.from_page()) slab_.free(&entry, entry.block_bytes(), false);
+  });
+  for (uint64_t b = 0; b < buckets_; ++b) {
+    for (uint64_t link = bucket(b)->slots[7]; link & kLink;) {
+      Bucket* next = link_of(link);
+      const uint64_t following = next->slots[7];
+      if (!(link & kLinkFromPage)) slab_.free(next, sizeof(Bucket), false);
+      link = following;
+    }
+  }
+  while (buckets_ > 0) drop_bucket();
+  slab_.destroy();
+  due_ = {};
+  count_ = volatile_count_ = memory_ = 0;
+}
+
+}  // namespace pion

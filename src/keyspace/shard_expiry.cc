@@ -1,0 +1,66 @@
+// Shard's index of expiry times: a heap of {time, hash} that is corrected lazily. An item is stale when no entry of that hash
+// has that expiry any more; stale items are dropped when they come due, or all at once when they outnumber the live ones.
+#include <algorithm>
+
+#include "keyspace/shard.h"
+
+namespace pion {
+
+void Shard::note_expiry(int64_t at_ms, KeyHash hash) {
+  const size_t before = due_.capacity();
+  if (due_.size() > 2 * volatile_count_ + 64) {
+    rebuild_due();  // includes this entry
+  } else {
+    due_.push_back({at_ms, hash.value});
+    std::push_heap(due_.begin(), due_.end());
+  }
+  memory_ += due_.capacity() * sizeof(DueItem);
+  memory_ -= before * sizeof(DueItem);
+}
+
+void Shard::rebuild_due() {
+  due_.clear();
+  due_.reserve(volatile_count_ + volatile_count_ / 4 + 16);
+  each([&](Entry& entry) {
+    if (entry.has_expiry()) due_.push_back({entry.expiry(), hash(entry.key(), seed_).value});
+  });
+  std::make_heap(due_.begin(), due_.end());
+}
+
+Found Shard::find_due(const DueItem& item) {
+  if (buckets_ == 0) return {};
+  const uint64_t tag = item.hash >> 48;
+  for (Bucket* b = bucket(index_of({item.hash})); b; b = link_of(b->slots[7])) {
+    for (uint64_t& word : b->slots) {
+      if (word >> 48 != tag || word == 0 || word & kLink) continue;
+      Entry* entry = entry_of(word);
+      // Another key of the same bucket, tag and millisecond is as due as the one meant.
+      if (entry->has_expiry() && entry->expiry() == item.at_ms) return {&word, entry};
+    }
+  }
+  return {};
+}
+
+Found Shard::take_due(KeyHash& hash_of) {
+  std::pop_heap(due_.begin(), due_.end());
+  const DueItem item = due_.back();
+  due_.pop_back();
+  const Found found = find_due(item);
+  if (found) hash_of = hash(found.entry->key(), seed_);
+  return found;
+}
+
+Found Shard::first_to_expire(KeyHash& hash_of) {
+  while (!due_.empty()) {
+    const Found found = find_due(due_.front());
+    if (found) {
+      hash_of = hash(found.entry->key(), seed_);
+      return found;
+    }
+    std::pop_heap(due_.begin(), due_.end());
+    due_.pop_back();
+  }
+  return {};
+}
+
+}  // namespace pion
