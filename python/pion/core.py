@@ -245,7 +245,7 @@ class PromptCore:
                 report.why = "switched off"
             elif engine.reuse.kind == "none":
                 report.why = engine.reuse.why
-            elif limit > held or only_store:
+            elif only_store or limit - held >= (self.min_store if held else 1):
                 known, at = self._from_store(tokens, limit, storable, held, salt, report, store_all, only_store)
                 if only_store and known != _UNKNOWN and known >= storable:
                     report.matched = known

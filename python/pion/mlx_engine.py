@@ -165,7 +165,9 @@ class MlxEngine(Engine):
     def feed(self, ids: np.ndarray, *, last: bool) -> None:
         if self._cache is None:
             self._cache = self.make_cache()
-        self._evaluate(ids, self._cache)
+        # A step of storing may be several of the engine's blocks: blocks are what decides about the last bits.
+        for at in range(0, len(ids), self.block):
+            self._evaluate(ids[at : at + self.block], self._cache)
 
     def export(self, start: int, stop: int) -> dict[str, Any]:
         if self.layout is None or self._cache is None:

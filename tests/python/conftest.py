@@ -96,3 +96,18 @@ def fake():
     yield server
     server.close()
     shutil.rmtree(server.dir, ignore_errors=True)
+
+
+@pytest.fixture
+def one_server():
+    """The real server when it is built, else the small model: for tests whose cost is the language model."""
+    if not BINARY.exists():
+        fake_one = FakeServer()
+        yield fake_one
+        fake_one.close()
+        shutil.rmtree(fake_one.dir, ignore_errors=True)
+        return
+    real = start_real()
+    yield real
+    real.stop()
+    shutil.rmtree(real.directory, ignore_errors=True)
