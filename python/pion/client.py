@@ -498,7 +498,7 @@ class Client:
         head: list[Argument] = [b"PROMPT.PUT", model, as_tokens(tokens).tobytes(), start, *_options(salt, media)]
         tail: list[Argument] = []
         if prefill_ms is not None:
-            tail += [b"PREFILL_MS", max(1, round(prefill_ms))]
+            tail += [b"PREFILL_MS", f"{prefill_ms:.3f}"]
         if manifest_hash:
             tail += [b"MANIFEST", manifest_hash]
         if durable:
