@@ -494,7 +494,7 @@ class PromptCore:
                 self._export(tokens[:stop], unstored, salt, since, chain)
                 unstored, since = stop, 0.0
 
-    def _export(self, tokens: np.ndarray, start: int, salt: str, ms: float, chain: Chain) -> None:
+    def _export(self, tokens: np.ndarray, start: int, salt: str, ms: float | None, chain: Chain) -> None:
         try:
             blobs = self.engine.export(start, int(tokens.size))
         except Refused as error:

@@ -79,7 +79,7 @@ class _MlxCore(PromptCore):
         report.matched = known
         if known < ids.size:
             chain = Chain(report, stored_to=known)
-            self._export(ids, known, salt, 0.0, chain)
+            self._export(ids, known, salt, None, chain)
             report.why = chain.broken
         return report
 

@@ -42,7 +42,7 @@ class Piece:
     start: int
     pools: tuple[Pool, ...]
     blobs: dict[str, Any]
-    prefill_ms: float
+    prefill_ms: float | None  # None: nobody timed it
     nbytes: int = field(init=False)
 
     def __post_init__(self) -> None:
