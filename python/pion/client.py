@@ -14,14 +14,11 @@ and survives fork (the child connects anew).
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import socket
-import stat
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,57 +27,12 @@ from .breaker import Breaker
 from .errors import DataError, PionError, ProtocolError, ReplyError, Unavailable
 from .pools import Want, as_tokens
 from .resp import Argument, Bulk, Connection, Deadline, as_map, raise_error, text
-from .shared import PayloadFiles, Run
+from .replies import Fetch, Match, Media, Put
+from .shared import PayloadFiles, Run, is_own_socket, sealed_copy
 
 DEFAULT_PORT = 1974
 _LOWEST_RATE = 50e6  # bytes per second a peer must reach at least; beyond that a call is late
 _SHM_PUT_BYTES = 256 * 1024  # below, passing a descriptor costs more than sending the bytes
-_MAX_FDS = 16
-
-
-@dataclass(frozen=True)
-class Media:
-    """A picture or a sound inside a prompt: where its placeholder ids stand and its whole digest."""
-
-    position: int
-    length: int
-    digest: bytes
-
-
-@dataclass(frozen=True)
-class Match:
-    """Reply of PROMPT.MATCH. ``fork`` is (position, token id stored there) when a stored prompt parts here."""
-
-    matched: int
-    lease: int | None
-    segments: list[tuple[int, int, int]]
-    saved_ms: float
-    restore_ms: float
-    claimed: bool
-    fork: tuple[int, int] | None
-
-
-@dataclass(frozen=True)
-class Put:
-    """Reply of PROMPT.PUT: tokens [start, stop) became ``segment``; nothing new when it is None."""
-
-    start: int
-    stop: int
-    segment: int | None
-
-    @property
-    def tokens(self) -> int:
-        """Tokens that were new to the server."""
-        return self.stop - self.start
-
-
-@dataclass
-class Fetch:
-    """What a read took: the lane, the bytes, and whether the lease held until the end."""
-
-    lane: str = ""
-    bytes: int = 0
-    held: bool = True
 
 
 class _Sink:
@@ -237,7 +189,7 @@ class Client:
             return tcp
         info = _info(tcp, deadline)
         path = info.get("unixsocket", "")
-        if not path or not _is_our_socket(path):
+        if not path or not is_own_socket(path):
             return tcp
         try:
             unix = self._open_unix(path, deadline)
@@ -506,9 +458,14 @@ class Client:
         with self._lock:
             if self._conn is None:
                 self._call([[b"PING"]])  # the lane is known only when connected
-            shared = self.lane == "shm" and nbytes >= _SHM_PUT_BYTES and len(blobs) <= _MAX_FDS
-            if shared:
-                reply = self._put_shared(head, blobs, tail, nbytes)
+            fd = -1
+            if self.lane == "shm" and nbytes >= _SHM_PUT_BYTES:
+                try:
+                    fd = sealed_copy(list(blobs.values()), nbytes)
+                except OSError:  # no descriptor or no memory left for it: the socket takes the bytes too
+                    pass
+            if fd >= 0:
+                reply = self._put_shared(head, blobs, tail, nbytes, fd)
             else:
                 middle = [part for name, blob in blobs.items() for part in (b"POOL", name, blob)]
                 reply = self._call([[*head, *middle, *tail]], payload_bytes=nbytes)[0]
@@ -517,10 +474,9 @@ class Client:
         return Put(int(answer["from"]), int(answer["to"]), None if segment is None else int(segment))
 
     def _put_shared(
-        self, head: list[Argument], blobs: Mapping[str, memoryview], tail: list[Argument], nbytes: int
+        self, head: list[Argument], blobs: Mapping[str, memoryview], tail: list[Argument], nbytes: int, fd: int
     ) -> Any:
-        """PUT through one sealed memory file that holds all pools, one after the other."""
-        fd = _sealed_copy(list(blobs.values()), nbytes)
+        """PUT through one sealed memory file (closed here) that holds all pools, one after the other."""
         try:
             middle: list[Argument] = []
             offset = 0
@@ -592,33 +548,3 @@ def _info(conn: Connection, deadline: Deadline) -> dict[str, str]:
     conn.send([[b"INFO", b"server"]], deadline)
     reply = conn.reply(deadline)
     return {} if isinstance(reply, ReplyError) else _parse_info(reply)
-
-
-def _is_our_socket(path: str) -> bool:
-    """A socket of our own user (or root's), that we may open."""
-    try:
-        info = os.stat(path)
-    except OSError:
-        return False
-    return stat.S_ISSOCK(info.st_mode) and info.st_uid in (os.geteuid(), 0) and os.access(path, os.W_OK)
-
-
-def _sealed_copy(blobs: Sequence[memoryview], nbytes: int) -> int:
-    """A memory file with the blobs one after the other, sealed against any change; the caller closes it."""
-    fd = os.memfd_create("pion-put", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    try:
-        done = 0
-        for blob in blobs:
-            at = 0
-            while at < blob.nbytes:
-                at += os.pwrite(fd, blob[at:], done + at)
-            done += blob.nbytes
-        if done != nbytes:
-            raise AssertionError("blobs changed their size")
-        fcntl.fcntl(
-            fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
-        )
-    except BaseException:
-        os.close(fd)
-        raise
-    return fd

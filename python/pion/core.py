@@ -245,6 +245,8 @@ class PromptCore:
                 report.why = "switched off"
             elif engine.reuse.kind == "none":
                 report.why = engine.reuse.why
+            elif not only_store and not self.break_even.pays(limit, limit - held):
+                report.why = f"{limit} tokens are too few to pay for fetching them"
             elif only_store or limit - held >= (self.min_store if held else 1):
                 known, at = self._from_store(tokens, limit, storable, held, salt, report, store_all, only_store)
                 if only_store and known != _UNKNOWN and known >= storable:

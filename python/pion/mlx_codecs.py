@@ -434,6 +434,11 @@ class _Chunked(_RowsCodec):
         return [(leaf.start_position, tokens, 0)]
 
     @classmethod
+    def capacity(cls, rows: int) -> int:
+        # Older releases count the buffer's rows, padding included, when they cut it to a chunk.
+        return rows
+
+    @classmethod
     def assign(cls, leaf: Any, spec: Spec, arrays: list[mx.array], tokens: int, held: int) -> None:
         if leaf.chunk_size != spec.window:
             raise Refused(f"chunks of {leaf.chunk_size} tokens, stored ones have {spec.window}")

@@ -30,7 +30,7 @@ class Segment:
     id: int
     tokens: tuple
     start: int
-    prefill_ms: int
+    prefill_ms: float
     rows: dict = field(default_factory=dict)
 
 
@@ -384,7 +384,7 @@ class FakeServer:
         known = max((common(s.tokens, tokens) for s in chain), default=0)
         if start > known:
             raise Error(f"GAP stored up to {known}")
-        segment = Segment(self.next_id, tokens, max(known, start), int(o.get("PREFILL_MS", 0)))
+        segment = Segment(self.next_id, tokens, max(known, start), float(o.get("PREFILL_MS", 0)))
         new = False
         for pool in self.models[model]["pools"]:
             if pool["name"] not in blobs:

@@ -193,6 +193,32 @@ def test_a_claimant_that_dies_is_taken_over_where_its_last_put_ended(server):
     assert report.matched == 192 and report.fed == 208 and report.claimed
 
 
+KILLED = """
+import os, signal, sys
+sys.path[:0] = {paths!r}
+import numpy as np
+from toy_engine import ToyEngine
+from pion.client import Client
+from pion.core import PromptCore
+core = PromptCore(ToyEngine(), Client(port={port}, timeout_s=10), min_store=8, step=64)
+def die(engine):
+    if engine.tokens.size >= 256:
+        core.flush(10)
+        os.kill(os.getpid(), signal.SIGKILL)
+core.engine.on_feed = die
+core.acquire(np.random.default_rng(3).integers(0, 50_000, 400))
+"""
+
+
+def test_a_process_killed_in_the_middle_of_a_prefill_loses_at_most_a_step(server):
+    """SIGKILL at 64 %: the next process takes the claim over and goes on where the last PUT ended."""
+    script = KILLED.format(paths=sys.path[:4], port=server.port)
+    process = subprocess.run([sys.executable, "-c", script], timeout=60)
+    assert process.returncode == -signal.SIGKILL
+    report = core(server, step=64).acquire(IDS)
+    assert report.matched == 256 and report.fed == 144 and report.claimed
+
+
 def test_store_live_keeps_what_was_generated(server):
     one = core(server, Live())
     one.acquire(IDS[:100])

@@ -90,17 +90,16 @@ def stored(server, llm: Llama, ids: list[int], **options) -> PionPromptCache:
 def test_sixty_four_greedy_tokens_are_those_without_pion(one_server, path):
     """Prefix in the adapter's steps, question in one call: bit-equal logits, same 64 tokens."""
     llm = load(path)
-    prefix, ids = tokens(llm, 256), tokens(llm, 256) + question(llm)
-    cold = cache(llm, one_server, enabled=False)
+    prefix, ids = tokens(llm, 128), tokens(llm, 128) + question(llm)
+    cold = cache(llm, one_server, step=128, enabled=False)
     want = greedy(cold, ids, 64)
-    assert cold.last.steps == [256, len(ids) - 256]
-    llm.reset()
+    assert cold.last.steps == [128, len(ids) - 128]
     cold.engine.clear()
-    stored(one_server, llm, prefix)
+    stored(one_server, llm, prefix, step=128)
     reader = load(path)
     warm = cache(reader, one_server)
     assert greedy(warm, ids, 64) == want
-    assert warm.last.matched == 256 and warm.last.fed == len(ids) - 256
+    assert warm.last.matched == 128 and warm.last.fed == len(ids) - 128
 
 
 @needs_smol
@@ -142,16 +141,16 @@ def stored_engine(llm: Llama) -> LlamaEngine:
 def test_an_exact_hit_leaves_the_last_token_to_the_engine(one_server):
     """The whole prompt is stored, and a longer one: at most N-1 are matched, the text is that of N-1 then 1."""
     writer = load()
-    ids = tokens(writer, 130)
+    ids = tokens(writer, 60)
     stored(one_server, writer, ids)
     reader = load()
     one = cache(reader, one_server)
-    got = greedy(one, ids[:100], 8)
-    assert one.last.matched == 99 and one.last.fed == 1
+    got = greedy(one, ids[:50], 8)
+    assert one.last.matched == 49 and one.last.fed == 1
     alike = load()
-    alike.eval(ids[:99])
-    alike.eval(ids[99:100])
-    want = [alike.sample(temp=0.0, idx=99)]
+    alike.eval(ids[:49])
+    alike.eval(ids[49:50])
+    want = [alike.sample(temp=0.0)]
     while len(want) < 8:
         alike.eval(want[-1:])
         want.append(alike.sample(temp=0.0))
@@ -162,15 +161,15 @@ def test_an_exact_hit_leaves_the_last_token_to_the_engine(one_server):
 def test_logits_after_a_restore_are_bit_equal_when_fed_alike(one_server):
     """The last 1, 2 and 16 tokens evaluated anew: always what a cold run in the same calls gives."""
     writer = load()
-    ids = tokens(writer, 80)
+    ids = tokens(writer, 48)
     stored(one_server, writer, ids)
     for replay in (1, 2, 16):
         reader, alike = load(), load()
         one = cache(reader, one_server, replay=replay)
         report = one.get_or_prefill(ids)
-        assert (report.matched, report.fed) == (80 - replay, replay)
-        alike.eval(ids[: 80 - replay])
-        alike.eval(ids[80 - replay :])
+        assert (report.matched, report.fed) == (48 - replay, replay)
+        alike.eval(ids[: 48 - replay])
+        alike.eval(ids[48 - replay :])
         assert np.array_equal(logits(reader), logits(alike)), replay
 
 
@@ -342,20 +341,51 @@ def test_an_adapter_switched_on_later_is_seen_before_the_next_match(one_server, 
     low.llama_adapter_lora_free(adapter)
 
 
+def test_digests_are_of_tensors_and_tokenizer_and_never_of_a_time_stamp(tmp_path, monkeypatch):
+    from pion import gguf as digests
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(digests, "_RACY_S", -1e9)  # cache even what was written a moment ago
+    path = tiny_mamba(tmp_path / "m.gguf")
+    first = digests.gguf_digests(str(path))
+    info = os.stat(path)
+    other = tiny_mamba(tmp_path / "n.gguf", seed=9).read_bytes()
+    assert len(other) == info.st_size
+    with open(path, "r+b") as file:  # same inode, same size
+        file.write(other)
+    os.utime(path, ns=(info.st_atime_ns, info.st_mtime_ns))
+    second = digests.gguf_digests(str(path))
+    assert second.weights != first.weights and second.tokenizer == first.tokenizer
+    monkeypatch.setattr(digests, "_digest_file", lambda _: pytest.fail("read again though nothing changed"))
+    assert digests.gguf_digests(str(path)) == second
+    cache_file = tmp_path / "cache" / "pion" / "digests.json"
+    assert cache_file.stat().st_mode & 0o077 == 0
+    cache_file.chmod(0o666)  # what others may have written is not believed
+    with pytest.raises(pytest.fail.Exception):
+        digests.gguf_digests(str(path))
+
+
+def test_a_split_model_is_all_its_files():
+    from pion.gguf import parts_of
+
+    assert parts_of("/m/a-00002-of-00003.gguf") == [f"/m/a-0000{i}-of-00003.gguf" for i in (1, 2, 3)]
+    assert parts_of("/m/a.gguf") == ["/m/a.gguf"]
+
+
 # -- windows -----------------------------------------------------------------------------------
 
 
 @needs_gemma
 def test_a_sliding_window_is_cut_anywhere_and_carries_nothing_over(one_server):
-    """640 tokens, window 512, also with swa_full: cut behind and inside the window, with a former story in the context."""
+    """560 tokens, window 512, also with swa_full: cut behind and inside the window, with a former story in the context."""
     writer = load(GEMMA, n_ctx=1024, n_batch=256, n_ubatch=256, swa_full=True)
-    ids = tokens(writer, 640)
+    ids = tokens(writer, 560)
     stored(one_server, writer, ids)
     reader = load(GEMMA, n_ctx=1024, n_batch=256, n_ubatch=256)
     one = cache(reader, one_server)
-    reader.eval(tokens(reader, 600, 300))  # a former story; reset() forgets only the count
+    reader.eval(tokens(reader, 200, 300))  # a former story; reset() forgets only the count
     reader.reset()
-    for cut in (630, 100):
+    for cut in (550, 100):
         report = one.get_or_prefill([*ids[:cut], 5, 6])
         assert report.matched == cut and report.fed == 2
         got = logits(reader)
@@ -381,11 +411,11 @@ def test_a_sliding_window_is_cut_anywhere_and_carries_nothing_over(one_server):
 def test_a_live_window_is_not_cut_where_its_rows_are_gone(one_server):
     llm = load(GEMMA, n_ctx=1024, n_batch=256, n_ubatch=256)
     one = cache(llm, one_server, enabled=False)
-    ids = tokens(llm, 900)
+    ids = tokens(llm, 790)
     one.get_or_prefill(ids)
     assert not one.engine.keep_resident(300)
-    assert llm.n_tokens == 900
-    assert one.engine.keep_resident(899)
+    assert llm.n_tokens == 790
+    assert one.engine.keep_resident(789)
 
 
 # -- recurrent and hybrid ----------------------------------------------------------------------
