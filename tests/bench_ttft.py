@@ -35,7 +35,7 @@ def parser(description: str) -> argparse.ArgumentParser:
 
 def measure(args: argparse.Namespace, prefix: int, with_kill: bool = True) -> study.Study:
     """All rows of one prefix length, on a fresh server."""
-    model, env = engine_setup(args.engine, args.model)
+    model, env = engine_setup(args.engine, args.model, args.threads)
     setup = study.Setup(
         engine=args.engine, model=model, threads=args.threads, env=env, cold_runs=args.runs, warm_processes=args.runs,
         later_requests=args.later, say=lambda title: print(f"  {prefix}: {title}", file=sys.stderr, flush=True),

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Mapping, Sequence
 
 _COLOURS = ["#b3261e", "#8a6d00", "#1a5fb4", "#1b7f3b", "#6d3fa0", "#444444"]
-_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 860, 460, 80, 300, 60, 60
+_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 900, 460, 80, 330, 60, 60
 
 Point = tuple[float, float, float, float]
 """Prefix tokens, median, least and largest milliseconds."""
