@@ -337,7 +337,6 @@ def test_frozen_server_costs_one_deadline_and_comes_back(pion):
     """SIGSTOP keeps the sockets open: the first call waits for its deadline, the others do not wait at all."""
     model, ids = mlx_models.make("llama"), mlx_models.prompt(60)
     client = Client(port=pion.port, timeout_s=0.3, connect_timeout_s=0.3)
-    client.breaker.probe_after_s = getattr(client.breaker, "probe_after_s", 0)
     with memory(pion.port, model, client=client) as pc:
         pc.prefill(ids)
         assert pc.flush()
