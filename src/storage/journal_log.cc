@@ -128,17 +128,7 @@ Lsn JournalLog::append(uint8_t type, std::initializer_list<std::string_view> par
 // ---- writing ------------------------------------------------------------------------------------------------------
 
 void JournalLog::fill_batch_header(std::string& buffer, Lsn first, Lsn synced) {
-  const BatchBody body{.synced_lsn = synced, .next_payload_file = setup_.next_payload_file(), .reserved = 0};
-  RecordHeader header{.total_bytes = kBatchRecordBytes,
-                      .type = static_cast<uint8_t>(RecordType::kBatch),
-                      .flags = 0,
-                      .header_check = 0,
-                      .lsn = first,
-                      .hash = 0};
-  header.header_check = record_header_check(setup_.seed, header);
-  header.hash = record_hash(xxh3(bytes_of(body)), setup_.seed, header.total_bytes, header.type, 0, first);
-  std::memcpy(buffer.data(), &header, sizeof header);
-  std::memcpy(buffer.data() + sizeof header, &body, sizeof body);
+  std::memcpy(buffer.data(), batch_record(setup_.seed, first, synced, setup_.next_payload_file()).data(), kBatchRecordBytes);
 }
 
 Status JournalLog::write_pending() {
@@ -306,7 +296,6 @@ void JournalLog::adopt_locked(std::shared_ptr<LogFile> file, std::deque<Batch> b
 Status JournalLog::start(Lsn last, Lsn synced, std::vector<OldJournalFile> old, std::vector<std::string> carried) {
   appended_.store(last);
   synced_.store(synced);
-  stated_.store(synced);
   if (!enabled()) {
     old_ = std::move(old);
     return {};
@@ -317,11 +306,20 @@ Status JournalLog::start(Lsn last, Lsn synced, std::vector<OldJournalFile> old, 
     Batch batch{.bytes = std::move(bytes), .first = synced + 1, .last = last, .file = nullptr, .offset = 0, .size = 0};
     unwritten_.push_back(std::move(batch));
   }
-  written_.store(unwritten_.empty() ? last : synced);
+  if (unwritten_.empty()) {
+    // The new file begins with the statement of what is synced; free space waits for it.
+    Batch batch{.bytes = batch_record(setup_.seed, last + 1, synced, setup_.next_payload_file()), .first = last + 1, .last = last,
+                .file = nullptr, .offset = 0, .size = 0};
+    unwritten_.push_back(std::move(batch));
+  }
+  written_.store(carried.empty() ? last : synced);
   if (Status status = mend_locked(); !status) {
     // A full or failing disk does not keep the server from starting: reads are served, the sync thread goes on trying.
     write_failures_.fetch_add(1, std::memory_order_relaxed);
     set_failed(status.error());
+  } else {
+    named_ = synced;
+    stated_.store(synced);
   }
   next_second_ms_ = monotonic_ms() + 1000;
   return {};
@@ -464,7 +462,7 @@ void JournalLog::prepare_next_file() {
     const bool wanted = new_file_wanted_.load() && current_->last_lsn > 0;
     if (!wanted && current_->end < setup_.sizes.file_bytes / 4 * 3) return;
     if (monotonic_ms() < prepare_at_ms_.load()) return;
-    name_lsn = appended_.load() + 1;
+    name_lsn = written_.load() + 1;  // what is pending may go there
     if (current_->path == setup_.dir + "/" + lsn_name(name_lsn, ".log")) return;
   }
   const uint64_t room = kJournalHeaderBytes + setup_.sizes.ahead_bytes + setup_.sizes.reserve_bytes;

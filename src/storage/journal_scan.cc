@@ -90,6 +90,10 @@ void scan_journal_file(JournalScan& scan, size_t index, uint64_t seed) {
         const auto batch = load_le<BatchBody>(body.data());
         scan.known_synced = std::max(scan.known_synced, batch.synced_lsn);
         scan.next_payload_file = std::max(scan.next_payload_file, batch.next_payload_file);
+        if (batch.synced_lsn > file.stated) {
+          file.stated = batch.synced_lsn;
+          file.stated_end = end;
+        }
       }
     } else {
       if (run.first != 0 && header.lsn != run.last + 1) close_run();
@@ -119,6 +123,19 @@ void read_run(WindowReader& reader, const JournalRun& run, Lsn from, const std::
     }
     at += step;
   }
+}
+
+std::string batch_record(uint64_t seed, Lsn next_lsn, Lsn synced, uint32_t next_payload_file) {
+  const BatchBody body{.synced_lsn = synced, .next_payload_file = next_payload_file, .reserved = 0};
+  RecordHeader header{.total_bytes = kBatchRecordBytes,
+                      .type = static_cast<uint8_t>(RecordType::kBatch),
+                      .flags = 0,
+                      .header_check = 0,
+                      .lsn = next_lsn,
+                      .hash = 0};
+  header.header_check = record_header_check(seed, header);
+  header.hash = record_hash(xxh3(bytes_of(body)), seed, header.total_bytes, header.type, 0, next_lsn);
+  return std::string(bytes_of(header)).append(bytes_of(body));
 }
 
 bool verify_batch(std::string_view bytes, uint64_t seed) {

@@ -31,6 +31,9 @@ struct ScannedFile {
   uint64_t good_end = 0;  // after the last whole record, batch records included
   uint64_t used_end = 0;  // after the last byte that is not zero
   Lsn last_lsn = 0;       // of its whole records; 0 when there are none
+  Lsn stated = 0;         // the highest lsn that a batch in it names as synced
+  uint64_t stated_end = 0;     // after that batch record
+  uint64_t statement_end = 0;  // recovery's own: it put a statement there, which stays
 };
 
 struct JournalScan {
@@ -56,6 +59,9 @@ struct RecordView {
   uint64_t offset = 0;    // in the file
   uint64_t bytes = 0;     // padded
 };
+
+// A batch record with nothing behind it: says what is synced.
+std::string batch_record(uint64_t seed, Lsn next_lsn, Lsn synced, uint32_t next_payload_file);
 
 // Calls `visit` for each record of the run with lsn >= from (batch records left out); stops when it returns false.
 // The run was verified by the scan; nothing is verified again, but nothing outside [begin, end) is touched either.

@@ -21,6 +21,8 @@ Result<RecoveryResult> Recovery::run() {
   PION_TRY(scan_journal());
   order_records();
   verify_unsynced_payload();
+  quarantine_tails();
+  restate_synced();
   PION_TRY(cut_journal());
   load_planes();
   unify_extents();
@@ -121,6 +123,10 @@ Status Recovery::scan_journal() {
     scan_.files.push_back(std::move(file));
     scan_journal_file(scan_, scan_.files.size() - 1, seed_);
   }
+  for (const ScannedFile& file : scan_.files) {
+    log_verbose("journal file " + file.name + ": " + std::to_string(file.bytes) + " bytes, used to " + std::to_string(file.used_end) +
+                ", last record " + std::to_string(file.last_lsn) + ", says synced to " + std::to_string(file.stated));
+  }
   known_synced_ = std::max(known_synced_, scan_.known_synced);
   payload_.raise_next_file(scan_.next_payload_file);
   return {};
@@ -190,8 +196,8 @@ void Recovery::verify_unsynced_payload() {
 
 // ---- journal: the cut ---------------------------------------------------------------------------------------------
 
-// After the last byte of the file that stays.
-uint64_t Recovery::keep_end(size_t index) const {
+// After the last record of the file that stays; 0 when none does.
+uint64_t Recovery::records_end(size_t index) const {
   uint64_t end = 0;
   for (const JournalRun& run : scan_.runs) {
     if (run.file != index || run.first >= cut_) continue;
@@ -210,6 +216,45 @@ uint64_t Recovery::keep_end(size_t index) const {
   return end;
 }
 
+// After the last byte of the file that stays: behind the records only batches may stay, they say what was synced.
+uint64_t Recovery::keep_end(size_t index) const {
+  const uint64_t end = records_end(index);
+  const ScannedFile& file = scan_.files[index];
+  return end == 0 || file.last_lsn >= cut_ ? end : std::max(end, file.good_end);
+}
+
+void Recovery::quarantine_tails() {
+  for (size_t index = 0; index < scan_.files.size(); index++) {
+    const ScannedFile& file = scan_.files[index];
+    const uint64_t from = std::max(file.last_lsn >= cut_ ? keep_end(index) : file.good_end, kJournalHeaderBytes);
+    if (file.used_end <= from) continue;
+    result_.torn_bytes += file.used_end - from;
+    quarantine(file, from);
+  }
+}
+
+// Space freed by records up to known_synced_ may be given back already, so that a later start must not take their extents
+// for a torn tail: before a file that says what was synced is cut or removed, one that stays says it.
+void Recovery::restate_synced() {
+  for (size_t index = 0; index < scan_.files.size(); index++) {
+    const bool last = std::any_of(pieces_.begin(), pieces_.end(), [&](const Piece& piece) {
+      return piece.run.file == index && piece.run.first <= result_.last && piece.run.last >= result_.last;
+    });
+    ScannedFile& file = scan_.files[index];
+    const uint64_t end = keep_end(index);
+    if (!last || end == 0 || (file.stated >= scan_.known_synced && file.stated_end <= end)) continue;
+    const std::string statement = batch_record(seed_, result_.last + 1, scan_.known_synced, scan_.next_payload_file);
+    Status status = file.file->pwrite(statement, end);
+    if (status) status = file.file->sync_data();
+    if (!status) {
+      log_warning("what was synced is not stated again: " + status.error().message);
+      continue;
+    }
+    file.bytes = std::max(file.bytes, end + statement.size());
+    file.statement_end = end + statement.size();
+  }
+}
+
 // Nothing is appended before the cut is durable: a record of the tail must not come back behind new ones.
 Status Recovery::cut_journal() {
   const std::string dir = dir_ + "/journal";
@@ -217,13 +262,8 @@ Status Recovery::cut_journal() {
   for (size_t index = 0; index < scan_.files.size(); index++) {
     ScannedFile& file = scan_.files[index];
     const std::string path = dir + "/" + file.name;
-    const uint64_t end = keep_end(index);
+    const uint64_t end = std::max(keep_end(index), file.statement_end);
     const bool records_cut = file.last_lsn >= cut_;
-    const uint64_t torn_from = records_cut ? std::max(end, kJournalHeaderBytes) : file.good_end;
-    if (file.used_end > torn_from) {
-      result_.torn_bytes += file.used_end - torn_from;
-      quarantine(file, torn_from);
-    }
     if (end == 0) {
       file.file.reset();
       PION_TRY(files_.remove(path));

@@ -49,7 +49,10 @@ class Recovery {
   void load_planes();
   void load_plane(Plane& plane);
   void unify_extents();
+  void quarantine_tails();
+  void restate_synced();
   Status cut_journal();
+  uint64_t records_end(size_t file) const;
   uint64_t keep_end(size_t file) const;
   void quarantine(const ScannedFile& file, uint64_t from);
   void sync_or_carry();

@@ -1,0 +1,189 @@
+// Random work, a crash at a random operation, a start, over and over on the faulty file system. Whatever was promised is
+// there, bit for bit; everything else is whole or absent, and what is there is a prefix of what was done.
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <map>
+#include <random>
+
+#include "base/log.h"
+#include "io/faulty_filesystem.h"
+#include "storage/model_plane.h"
+
+namespace pion {
+namespace {
+
+using State = std::map<std::string, std::string>;
+
+std::string bytes_of_seed(size_t size, uint64_t seed) {
+  std::string value(size, '\0');
+  std::mt19937_64 random(seed);
+  for (size_t at = 0; at < size; at += 8) {
+    const uint64_t word = random();
+    std::memcpy(value.data() + at, &word, std::min<size_t>(8, size - at));
+  }
+  return value;
+}
+
+// One directory through many lives. `history_[n]` is what record n changed.
+class Lives {
+ public:
+  Lives(uint64_t seed, SyncMode mode) : random_(seed), disk_(seed * 7919 + 1, 48 * kMiB), mode_(mode) {}
+
+  FaultyFileSystem& disk() { return disk_; }
+
+  // Works until the crash (after `calls` changing calls, at most `steps` changes), then checks what a start finds.
+  void live(uint64_t calls, int steps, CrashKind kind) {
+    start();
+    if (::testing::Test::HasFatalFailure()) return;
+    disk_.crash_after(calls);
+    for (int step = 0; step < steps && !disk_.crashed(); step++) act();
+    const Lsn promised = kind == CrashKind::kKill ? written_ : synced_;
+    disk_.crash_now();
+    plane_.reset();
+    storage_.reset();
+    disk_.restart(kind);
+    promised_ = promised;
+  }
+
+  void start() {
+    Result<std::unique_ptr<Storage>> storage = Storage::open(disk_, options());
+    ASSERT_TRUE(storage) << storage.error().message;
+    storage_ = std::move(*storage);
+    plane_ = std::make_unique<ModelPlane>(*storage_);
+    const Status recovered = storage_->recover();
+    ASSERT_TRUE(recovered) << recovered.error().message;
+    check();
+  }
+
+  void check() {
+    const Lsn last = storage_->journal().appended_lsn();
+    ASSERT_GE(last, promised_) << "promised records are gone";
+    ASSERT_LE(last, history_.size());
+    history_.resize(last);
+    State expected;
+    for (const auto& changes : history_) apply(expected, changes);
+    const std::vector<std::string> keys = plane_->keys();
+    ASSERT_EQ(keys.size(), expected.size());
+    for (const auto& [key, value] : expected) {
+      const Result<std::optional<std::string>> found = plane_->get(key);
+      ASSERT_TRUE(found) << key << ": " << found.error().message;
+      ASSERT_TRUE(found->has_value()) << key;
+      ASSERT_TRUE(**found == value) << key << " has other bytes";
+    }
+    EXPECT_EQ(storage_->stats().journal_corrupt_records, 0u);
+    state_ = std::move(expected);
+    written_ = storage_->journal().written_lsn();
+    synced_ = storage_->journal().synced_lsn();
+  }
+
+  void act() {
+    const uint64_t dice = random_() % 100;
+    Journal& journal = storage_->journal();
+    if (dice < 60) {
+      change();
+    } else if (dice < 85) {
+      if (journal.write_pending()) written_ = std::max(written_, journal.written_lsn());
+    } else if (dice < 97) {
+      const Lsn lsn = journal.appended_lsn();
+      if (journal.sync_up_to(lsn)) synced_ = std::max(synced_, lsn);
+      written_ = std::max(written_, synced_);
+    } else {
+      static_cast<void>(storage_->checkpoint());
+    }
+  }
+
+  void change() {
+    std::vector<ModelPlane::Change> changes;
+    for (uint64_t count = 1 + random_() % 3; changes.size() < count;) {
+      ModelPlane::Change one{.key = "key" + std::to_string(random_() % 12), .value = std::nullopt, .large = false};
+      const bool twice = std::any_of(changes.begin(), changes.end(), [&](const auto& other) { return other.key == one.key; });
+      if (twice) continue;
+      const uint64_t dice = random_() % 10;
+      if (dice < 6) {
+        one.value = bytes_of_seed(random_() % 200, random_());
+      } else if (dice < 9) {
+        one.value = bytes_of_seed(random_() % 100'000, random_());
+        one.large = true;
+      }
+      changes.push_back(std::move(one));
+    }
+    const Result<Lsn> lsn = plane_->change(changes);
+    if (!lsn) return;
+    history_.resize(*lsn);
+    history_[*lsn - 1] = std::move(changes);
+  }
+
+  Lsn synced() const { return synced_; }
+  Storage& storage() { return *storage_; }
+
+ private:
+  StorageOptions options() {
+    return {.dir = "data",
+            .sync = mode_,
+            .journal_file_bytes = 256 * kKiB,
+            .journal_ahead_bytes = 64 * kKiB,
+            .journal_reserve_bytes = 16 * kKiB,
+            .payload_step_bytes = 256 * kKiB,
+            .payload_file_bytes = 2 * kMiB};
+  }
+
+  static void apply(State& state, const std::vector<ModelPlane::Change>& changes) {
+    for (const ModelPlane::Change& one : changes) {
+      if (one.value) {
+        state[one.key] = *one.value;
+      } else {
+        state.erase(one.key);
+      }
+    }
+  }
+
+  std::mt19937_64 random_;
+  FaultyFileSystem disk_;
+  const SyncMode mode_;
+  std::unique_ptr<Storage> storage_;
+  std::unique_ptr<ModelPlane> plane_;
+  std::vector<std::vector<ModelPlane::Change>> history_;
+  State state_;
+  Lsn written_ = 0;
+  Lsn synced_ = 0;
+  Lsn promised_ = 0;
+};
+
+class Crash : public ::testing::Test {
+ protected:
+  // PION_CRASH_SEED=n runs that seed alone, with its log.
+  void SetUp() override {
+    if (getenv("PION_CRASH_SEED")) {
+      set_log_level(LogLevel::kDebug);
+    } else {
+      set_log_file("/dev/null");
+    }
+  }
+  void TearDown() override { set_log_file(""); }
+};
+
+// PION_CRASH_SEEDS=n runs n seeds instead (the long form).
+void many_lives(uint64_t first_seed, uint64_t seeds, int lives, CrashKind kind) {
+  if (const char* count = getenv("PION_CRASH_SEEDS")) seeds = strtoull(count, nullptr, 10);
+  for (uint64_t seed = first_seed; seed < first_seed + seeds; seed++) {
+    if (const char* only = getenv("PION_CRASH_SEED"); only && seed != strtoull(only, nullptr, 10)) continue;
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937_64 random(seed);
+    Lives directory(seed, SyncMode::kEverySecond);
+    for (int life = 0; life < lives; life++) {
+      SCOPED_TRACE("life " + std::to_string(life));
+      directory.live(1 + random() % 400, 60, kind);
+      if (::testing::Test::HasFatalFailure()) return;
+    }
+    directory.start();
+    if (::testing::Test::HasFatalFailure()) return;
+  }
+}
+
+TEST_F(Crash, KillsLoseNothingThatWasWritten) { many_lives(1, 20, 25, CrashKind::kKill); }
+
+TEST_F(Crash, PowerLossesLoseNothingThatWasSynced) { many_lives(1000, 20, 25, CrashKind::kPowerLoss); }
+
+}  // namespace
+}  // namespace pion
