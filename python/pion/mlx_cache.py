@@ -94,7 +94,6 @@ class Layout:
     def __init__(self, probe: Sequence[Any], tokens: int) -> None:
         """``probe``: a cache list after ``tokens`` tokens, all layers filled that ever are."""
         self._specs: list[Spec | None] = []
-        self._blank = Blank()
         for where, leaf in leaves(probe):
             codec = _codec_of(leaf, where)
             spec = codec.describe(leaf, where)
@@ -215,11 +214,12 @@ class Layout:
         """Buffers for a state of ``tokens`` tokens: fill the wants, then call :meth:`fill`."""
         wants: list[Want] = []
         puts: list[tuple[int, Callable[[Any], None]]] = []
+        blank = Blank()
         for pool, (spec, members) in zip(self.pools, self._groups):
             ranges = pool.match_ranges(tokens)
             targets: list[list[list[memoryview]]] = [[] for _ in ranges]
             for index in members:
-                sides, put = spec.codec.plan(spec, tokens, self._blank)
+                sides, put = spec.codec.plan(spec, tokens, blank)
                 puts.append((index, put))
                 for place, per_range in zip(targets, sides):
                     place.append([memoryview(buffer).cast("B") for buffer in per_range])
