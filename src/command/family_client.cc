@@ -109,9 +109,12 @@ Outcome on_off(CommandContext& context, bool& setting) {
 // Answers with the lines of the clients that `choose` picks from all of them.
 Outcome reply_lines(CommandContext& context, std::function<std::vector<ClientInfo>(std::vector<ClientInfo>)> choose) {
   std::shared_ptr<Completion> completion = context.suspend();
-  context.services.server->clients([completion, choose = std::move(choose)](std::vector<ClientInfo> all) {
+  context.services.server->clients([completion, choose = std::move(choose), self = context.session.id](std::vector<ClientInfo> all) {
     std::string lines;
-    for (const ClientInfo& client : choose(std::move(all))) lines.append(client_line(client)).push_back('\n');
+    for (ClientInfo& client : choose(std::move(all))) {
+      if (client.id == self) client.blocked = false;  // it waits for this answer only
+      lines.append(client_line(client)).push_back('\n');
+    }
     completion->complete([lines = std::move(lines)](ReplyWriter& reply) { reply.verbatim(lines); }, 0);
   });
   return Outcome::kSuspended;
@@ -259,14 +262,17 @@ Outcome client_kill(CommandContext& context) {
         killed += server->kill_client(client.id) ? 1 : 0;
       }
     }
-    completion->complete(
-        [old_form, killed](ReplyWriter& reply) {
-          if (!old_form) return reply.integer(killed);
-          if (killed > 0) return reply.ok();
-          reply.error("ERR No such client");
-        },
-        0);
-    if (kill_self) server->kill_client(self);  // after the answer is in its output
+    // Asking every thread again tells when they are gone: they run nothing more once this is answered.
+    server->clients([completion, server, old_form, killed, kill_self, self](std::vector<ClientInfo>) {
+      completion->complete(
+          [old_form, killed](ReplyWriter& reply) {
+            if (!old_form) return reply.integer(killed);
+            if (killed > 0) return reply.ok();
+            reply.error("ERR No such client");
+          },
+          0);
+      if (kill_self) server->kill_client(self);  // after the answer is in its output
+    });
   });
   return Outcome::kSuspended;
 }

@@ -181,7 +181,8 @@ std::string unknown_command(const Arguments& arguments) {
   constexpr size_t kShown = 128;
   std::string args;
   for (size_t i = 1; i < arguments.size() && args.size() < kShown; i++) {
-    args.append("'").append(printable(arguments[i].bytes, kShown - args.size())).append("' ");
+    const size_t room = kShown - args.size();
+    args.append("'").append(printable(arguments[i].bytes, room)).append("' ");
   }
   return "ERR unknown command '" + std::string(printable(arguments[0].bytes, kShown)) + "', with args beginning with: " + args;
 }

@@ -75,7 +75,7 @@ TEST(Table, UnknownCommandsAreCutShort) {
   const std::string name(1000, 'n'), argument(100, 'a');
   const std::string error = error_of({name, argument, argument, argument});
   EXPECT_EQ(error, "ERR unknown command '" + std::string(128, 'n') + "', with args beginning with: '" + argument + "' '" +
-                       std::string(25, 'a') + "' ");
+                       std::string(25, 'a') + "' ");  // 128 less what the first took with its quotes and blank
   EXPECT_EQ(error_of({std::string_view("a\0b", 3)}), "ERR unknown command 'a', with args beginning with: ");
 }
 

@@ -96,7 +96,7 @@ void Server::hook_options() {
     return {};
   });
   const auto memory = [this](const Settings& settings) -> Status { return set_memory_limits(settings), Status{}; };
-  for (std::string_view name : {"maxmemory", "maxmemory-policy", "maxmemory-samples", "active-expire"}) {
+  for (std::string_view name : {"maxmemory", "maxmemory-policy", "maxmemory-samples", "lfu-log-factor", "lfu-decay-time", "active-expire"}) {
     options_.on_change(name, memory);
   }
 }
@@ -105,6 +105,8 @@ void Server::set_memory_limits(const Settings& settings) {
   KeyspaceSettings& limits = shared_.services.keyspace->settings;
   limits.policy = eviction_policy_of(settings.maxmemory_policy).value_or(EvictionPolicy::kNoEviction);
   limits.samples = static_cast<uint32_t>(settings.maxmemory_samples);
+  limits.lfu_log_factor = static_cast<uint32_t>(settings.lfu_log_factor);
+  limits.lfu_decay_minutes = static_cast<uint32_t>(settings.lfu_decay_minutes);
   limits.active_expire = settings.active_expire;
   limits.maxmemory = settings.maxmemory_bytes;
 }
