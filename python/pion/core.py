@@ -84,6 +84,7 @@ class PromptCore:
         self._fixed_name = model
         self._generation: str | None = None
         self._canonical: str | None = None
+        self._live_identity = self._identity_now() if engine.reuse.kind != "none" else ""
         self._model = ""
         self._hash: str | None = None
         self._early_forks = 0
@@ -117,11 +118,22 @@ class PromptCore:
             manifest["generation"] = self._generation
         return manifest
 
+    def _identity(self, manifest: dict[str, Any]) -> str:
+        """The manifest without its notes, in one form."""
+        identity = {key: value for key, value in manifest.items() if key != "notes"}
+        return json.dumps(identity, sort_keys=True, separators=(",", ":"))
+
+    def _identity_now(self) -> str:
+        """As above, of the engine as it is; "" when it has none that can be named."""
+        try:
+            return self._identity(self._manifest())
+        except Refused:
+            return ""
+
     def _declare(self) -> None:
         """Make sure the server knows the model as it is now."""
         manifest = self._manifest()
-        identity = {key: value for key, value in manifest.items() if key != "notes"}
-        canonical = json.dumps(identity, sort_keys=True, separators=(",", ":"))
+        canonical = self._identity(manifest)
         if canonical == self._canonical:
             return
         digest = hashlib.sha256(canonical.encode()).hexdigest()[:12]
@@ -131,7 +143,7 @@ class PromptCore:
         self._hash = self.client.model_get(name).get("hash")
         self._model, self._canonical = name, canonical
         if self._fixed_name is None:
-            self.siblings = self._find_siblings(identity)
+            self.siblings = self._find_siblings(json.loads(canonical))
 
     def _find_siblings(self, identity: dict[str, Any]) -> dict[str, list[str]]:
         """Models of the same short name under other identities, and in which fields they differ."""
@@ -155,6 +167,7 @@ class PromptCore:
             self._generation = uuid.uuid4().hex
         self._canonical = None
         self.engine.clear()
+        self._live_identity = self._identity_now()
 
     def flush(self, timeout_s: float = 30.0) -> bool:
         """Wait until all that was prefilled is stored; False when that took too long."""
@@ -183,6 +196,9 @@ class PromptCore:
         began = time.perf_counter()
         live = self.engine.resident()
         report = Report(tokens=0 if live is None else int(live.size))
+        if live is not None and self.engine.reuse.kind != "none" and self._identity_now() != self._live_identity:
+            report.why = "the model's identity changed since these tokens were evaluated"
+            return self._done(report, began)
         if live is None or not self.enabled or self.engine.reuse.kind == "none":
             report.why = "nothing in the engine that may be stored"
             return self._done(report, began)
@@ -238,7 +254,7 @@ class PromptCore:
         media = engine.media_start(tokens)
         storable = int(tokens.size) if media is None else media
         limit = min(limit, storable)
-        held = self._common_resident(tokens, limit)
+        held = self._common_resident(tokens, limit) if engine.reuse.kind != "none" else 0
         known, at = _UNKNOWN, 0
         try:
             if not self.enabled:
@@ -270,6 +286,11 @@ class PromptCore:
         return report
 
     def _common_resident(self, tokens: np.ndarray, limit: int) -> int:
+        """Leading tokens that the engine holds already, evaluated by the very same model."""
+        identity = self._identity_now()
+        same, self._live_identity = identity == self._live_identity, identity
+        if not same:
+            return 0
         live = self.engine.resident()
         if live is None or live.size == 0 or limit <= 0:
             return 0

@@ -125,7 +125,7 @@ class SequenceEngine(Engine):
         bos = int(low.llama_vocab_bos(self._vocab))
         self._decode(np.asarray([max(0, bos)], "<u4"), 0, False)
         blob = self._take_state().copy()
-        self._suspect = True
+        self._suspect = self._alone  # nothing of the probe may stay in a context that is ours alone
         self.clear()
         return blob
 
@@ -277,11 +277,23 @@ class SequenceEngine(Engine):
             return
         if self._alone:
             low.llama_memory_clear(self._memory, self._suspect)
-            self._suspect = False
         else:
+            if self._suspect and self._last_position() >= 0:
+                self._overwrite()
             low.llama_memory_seq_rm(self._memory, self._seq, -1, -1)
+        self._suspect = False
         watch.shifted.discard(address(self._memory))
         self._set_fed(np.empty(0, "<u4"))
+
+    def _overwrite(self) -> None:
+        """Zeros over this sequence's rows: other sequences share the context, so it cannot be cleared whole."""
+        length = self._last_position() + 1
+        for want in self.begin_restore(length):
+            for target in (t for layer in want.targets for t in layer):
+                np.asarray(target)[:] = 0
+        self._transpose()
+        assert self._plan is not None
+        low.llama_state_seq_set_data(self._ctx, _pointer(self._buffer), self._plan.nbytes, self._seq)
 
     def begin_restore(self, length: int) -> list[Want]:
         """See Engine. Targets lie where llama.cpp will read them (V of a transposed cache: beside it)."""
@@ -461,6 +473,8 @@ class SequenceEngine(Engine):
     def text(self, token: int) -> str:
         """See Engine."""
         room = ctypes.create_string_buffer(256)
+        if int(low.llama_vocab_type(self._vocab)) == 0:  # no vocabulary: asking for a text would abort
+            return ""
         if token >= int(low.llama_vocab_n_tokens(self._vocab)):
             return ""
         size = low.llama_token_to_piece(self._vocab, token, room, 256, 0, True)

@@ -20,6 +20,8 @@ from .pools import Pool, non_finite_run
 
 log = logging.getLogger("pion")
 
+_IDLE_S = 2.0  # a thread with nothing to store ends after so long
+
 
 @dataclass
 class Chain:
@@ -63,7 +65,7 @@ class Storer:
         self._most = most_pending_bytes
         self._pending = 0
         self._idle = threading.Condition()
-        self._queue: queue.SimpleQueue[Piece | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Piece] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._warned: set[str] = set()
         _LIVE.add(self)
@@ -77,10 +79,10 @@ class Storer:
                 piece.chain.broken = "the server takes rows more slowly than they are made"
                 return
             self._pending += piece.nbytes + 1
-        if self._thread is None or not self._thread.is_alive():
-            self._thread = threading.Thread(target=self._run, name="pion-store", daemon=True)
-            self._thread.start()
-        self._queue.put(piece)
+            self._queue.put(piece)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="pion-store", daemon=True)
+                self._thread.start()
 
     def flush(self, timeout_s: float = 30.0) -> bool:
         """Wait until all that was put is stored or dropped. False when that took too long."""
@@ -94,19 +96,20 @@ class Storer:
         return True
 
     def close(self, timeout_s: float = 5.0) -> None:
-        """Flush, end the thread, close the connection."""
+        """Flush and close the connection. The thread ends by itself when there is nothing to do."""
         self.flush(timeout_s)
-        if self._thread is not None and self._thread.is_alive():
-            self._queue.put(None)
-            self._thread.join(timeout_s)
-        self._thread = None
         self.client.close()
 
     def _run(self) -> None:
         while True:
-            piece = self._queue.get()
-            if piece is None:
-                return
+            try:
+                piece = self._queue.get(timeout=_IDLE_S)
+            except queue.Empty:
+                with self._idle:
+                    if self._queue.empty():
+                        self._thread = None
+                        return
+                continue
             try:
                 if not piece.chain.broken:
                     self._store(piece)

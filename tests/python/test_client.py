@@ -54,7 +54,7 @@ TOKENS = list(range(1000, 1300))
 
 @pytest.fixture(params=["tcp", "unix", "shm"])
 def client(server, request):
-    with Client(port=server.port, lane=request.param, timeout_s=10) as c:
+    with Client(port=server.port, lane=request.param, timeout_s=30, connect_timeout_s=10) as c:
         yield c
 
 
@@ -155,7 +155,7 @@ def test_a_lease_belongs_to_its_connection_and_ends_with_release(client, server)
     client.model_set("m", MANIFEST)
     client.put("m", TOKENS[:50], 0, {"attention": blob(TOKENS, 0, 50)})
     match = client.match("m", TOKENS)
-    with Client(port=server.port, lane="tcp", timeout_s=10) as other:
+    with Client(port=server.port, lane="tcp", timeout_s=30, connect_timeout_s=10) as other:
         with pytest.raises(NoLease):
             read(other, match.lease, 0, 10)
         assert not other.release(match.lease)
@@ -164,7 +164,7 @@ def test_a_lease_belongs_to_its_connection_and_ends_with_release(client, server)
 
 
 def test_one_claimant_and_the_others_wait_for_its_puts(server):
-    with Client(port=server.port, timeout_s=10) as first, Client(port=server.port, timeout_s=10) as second:
+    with Client(port=server.port, timeout_s=30, connect_timeout_s=10) as first, Client(port=server.port, timeout_s=30, connect_timeout_s=10) as second:
         first.model_set("m", MANIFEST)
         assert first.match("m", TOKENS, lease_ms=0, claim_ms=20_000, wait_ms=0).claimed
         assert not second.match("m", TOKENS, lease_ms=0, claim_ms=20_000, wait_ms=50).claimed

@@ -24,7 +24,7 @@ IDS = np.random.default_rng(3).integers(0, 50_000, 400)
 
 def core(server, engine=None, *, measured=False, **options) -> PromptCore:
     """A core whose hits are taken whatever they cost: a toy's prefill takes no time at all."""
-    one = PromptCore(engine or ToyEngine(), Client(port=server.port, timeout_s=10), min_store=8, **options)
+    one = PromptCore(engine or ToyEngine(), Client(port=server.port, timeout_s=30, connect_timeout_s=10), min_store=8, **options)
     if not measured:
         one.break_even = BreakEven(samples=1 << 60)
     return one

@@ -45,7 +45,7 @@ def load(path: str = SMOL, **options) -> Llama:
 
 
 def cache(llm: Llama, server, **options) -> PionPromptCache:
-    client = Client(port=server.port, timeout_s=20)
+    client = Client(port=server.port, timeout_s=60, connect_timeout_s=20)
     one = PionPromptCache(llm, client, reserve_tokens=256, **({"min_store": 8} | options))
     one.core.break_even.pays = lambda *_: True  # these tests are about what is right, not about what pays
     return one
@@ -239,6 +239,7 @@ def test_types_of_k_and_v_are_identity_each(one_server):
     hits = 0
     for pair in pairs:
         one = cache(llms[pair], one_server)
+        one.engine.clear()
         assert one.get_or_prefill([*ids, 5]).matched == 24
         hits += 1
         for other in pairs:
@@ -246,6 +247,7 @@ def test_types_of_k_and_v_are_identity_each(one_server):
                 named = cache(llms[pair], one_server, model=f"fixed-{other}")
                 owner = cache(llms[other], one_server, model=f"fixed-{other}")
                 owner.core._declare()
+                named.engine.clear()
                 report = named.get_or_prefill([*ids, 5])
                 assert report.matched == 0
                 different = [name for name, a, b in zip(("type_k", "type_v"), pair, other) if a != b]
@@ -332,9 +334,9 @@ def test_an_adapter_switched_on_later_is_seen_before_the_next_match(one_server, 
     adapter = low.llama_adapter_lora_init(llm._model.model, str(path).encode())
     pointers, scales = (low.llama_adapter_lora_p_ctypes * 1)(adapter), (low.ctypes.c_float * 1)(1.0)
     assert low.llama_set_adapters_lora(llm._ctx.ctx, pointers, 1, scales) == 0
-    one.model_changed()
+    assert "identity changed" in one.store_live().why
     report = one.get_or_prefill([*ids, 5])
-    assert report.matched == 0 and report.mismatch == ["adapters"]
+    assert report.cached_tokens == 0 and report.mismatch == ["adapters"]
     low.llama_set_adapters_lora(llm._ctx.ctx, None, 0, None)
     one.engine.clear()
     assert one.get_or_prefill([*ids, 5]).matched == 24
@@ -566,7 +568,7 @@ def test_a_state_of_another_format_version_is_refused_by_name():
 @needs_smol
 def test_set_cache_serves_create_completion_without_a_copy(one_server, monkeypatch):
     """Two processes' worth of Llamas, other n_ctx and n_batch: same text; reads keep; no state is loaded twice."""
-    prompt = TEXT[:700] + QUESTION
+    prompt = TEXT[:730]  # in the middle of a sentence, so that the answer is not just an end
     plain = load()
     steps = cache(plain, one_server, enabled=False)
     want = plain.detokenize(greedy(steps, plain.tokenize(prompt.encode(), special=True), 12)).decode()
@@ -574,7 +576,7 @@ def test_set_cache_serves_create_completion_without_a_copy(one_server, monkeypat
     one = cache(first, one_server)
     first.set_cache(one)
     answer = first.create_completion(prompt, max_tokens=12, temperature=0.0, repeat_penalty=1.0)
-    assert answer["choices"][0]["text"] == want
+    assert answer["choices"][0]["text"] == want and len(want) > 10
     one.flush()
     second = load(n_ctx=1024, n_batch=256)
     two = cache(second, one_server)
