@@ -14,7 +14,17 @@ std::string& effects_of_thread() {
   return effects;
 }
 
+thread_local uint64_t admitted_bytes = 0;  // for the record under way
+
 }  // namespace
+
+Status Keyspace::admit(uint64_t record_bytes, WriteKind kind) {
+  const uint64_t sum = admitted_bytes + record_bytes;
+  if (sum > kMaxRecordBytes) return fail(ErrorCode::kTooLarge, "the command's values do not fit into one journal record");
+  PION_TRY(storage_.journal().admit(sum, kind));
+  admitted_bytes = sum;
+  return {};
+}
 
 KeyAccess::KeyAccess(Keyspace& keyspace, const Key& key) : keyspace_(keyspace), effects_(effects_of_thread()) {
   assert(effects_.empty());
@@ -40,6 +50,7 @@ KeyAccess::KeyAccess(Keyspace& keyspace, All) : keyspace_(keyspace), effects_(ef
 Lsn KeyAccess::finish() {
   assert(locked_);
   locked_ = false;
+  admitted_bytes = 0;
   Lsn lsn = 0;
   if (!effects_.empty()) {
     lsn = keyspace_.storage_.journal().append(static_cast<uint8_t>(RecordType::kKeyspace), {effects_});

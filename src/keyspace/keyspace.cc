@@ -38,11 +38,6 @@ __attribute__((no_sanitize("thread"))) void Keyspace::prefetch_entry(int databas
   if (const Shard* shard = __atomic_load_n(place, __ATOMIC_ACQUIRE)) shard->prefetch_entry(hash);
 }
 
-Status Keyspace::admit_to(Journal& journal, uint64_t record_bytes, WriteKind kind) {
-  if (record_bytes > kMaxRecordBytes) return fail(ErrorCode::kTooLarge, "the command's values do not fit into one journal record");
-  return journal.admit(record_bytes, kind);
-}
-
 uint64_t Keyspace::size(int database) const {
   uint64_t sum = 0;
   for (Stripe& stripe : *stripes_) {

@@ -69,8 +69,9 @@ class Keyspace : public Plane {
   void prefetch_bucket(int database, KeyHash hash) const;
   void prefetch_entry(int database, KeyHash hash) const;
 
-  // Asked before a change, for about this many bytes of record; see Journal::admit. kTooLarge: no record can hold it.
-  Status admit(uint64_t record_bytes, WriteKind kind) { return admit_to(storage_.journal(), record_bytes, kind); }
+  // Asked before a change, for about this many bytes of record; see Journal::admit. kTooLarge: no record can hold it. What a
+  // thread asks for adds up until its KeyAccess finishes: that makes one record.
+  Status admit(uint64_t record_bytes, WriteKind kind);
 
   // Keys of a database; expired ones that were not removed yet are counted, as DBSIZE does it.
   uint64_t size(int database) const;
@@ -130,7 +131,6 @@ class Keyspace : public Plane {
     std::array<Shard*, kDatabases> shards{};
   };
 
-  static Status admit_to(Journal& journal, uint64_t record_bytes, WriteKind kind);
   Shard& shard(Stripe& stripe, int database);  // makes it
   Shard* shard_if(const Stripe& stripe, int database) const { return stripe.shards[static_cast<size_t>(database)]; }
   uint32_t new_clock() const;

@@ -97,7 +97,7 @@ class Shard {
   void clear(const std::function<void(ExtentRef)>& visit);
 
  private:
-  struct alignas(64) Bucket {
+  struct Bucket {  // those of the table lie on cache lines; those of chains, in slabs, need not
     uint64_t slots[8];
   };
   struct DueItem {
