@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/log.h"
 #include "prompt/store.h"
 
 namespace pion::prompt_test {
@@ -71,6 +72,7 @@ inline std::string rows_of(const PoolSpec& pool, size_t index, const Chain& chai
 class TestStore {
  public:
   explicit TestStore(uint64_t budget = 1 * kGiB) : budget_(budget) {
+    set_log_level(LogLevel::kWarning);
     char name[] = "/tmp/pion-prompt-XXXXXX";
     dir_ = mkdtemp(name);
     open();
