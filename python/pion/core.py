@@ -84,7 +84,9 @@ class PromptCore:
         self._fixed_name = model
         self._generation: str | None = None
         self._canonical: str | None = None
-        self._live_identity = self._identity_now() if engine.reuse.kind != "none" else ""
+        # What the live state was evaluated under; asked only of engines that tell what they hold.
+        self._tracks_live = engine.reuse.kind != "none" and type(engine).resident is not Engine.resident
+        self._live_identity = self._identity_now() if self._tracks_live else ""
         self._model = ""
         self._hash: str | None = None
         self._early_forks = 0
@@ -167,7 +169,7 @@ class PromptCore:
             self._generation = uuid.uuid4().hex
         self._canonical = None
         self.engine.clear()
-        self._live_identity = self._identity_now()
+        self._live_identity = self._identity_now() if self._tracks_live else ""
 
     def flush(self, timeout_s: float = 30.0) -> bool:
         """Wait until all that was prefilled is stored; False when that took too long."""
@@ -196,7 +198,7 @@ class PromptCore:
         began = time.perf_counter()
         live = self.engine.resident()
         report = Report(tokens=0 if live is None else int(live.size))
-        if live is not None and self.engine.reuse.kind != "none" and self._identity_now() != self._live_identity:
+        if live is not None and self._tracks_live and self._identity_now() != self._live_identity:
             report.why = "the model's identity changed since these tokens were evaluated"
             return self._done(report, began)
         if live is None or not self.enabled or self.engine.reuse.kind == "none":
@@ -254,7 +256,7 @@ class PromptCore:
         media = engine.media_start(tokens)
         storable = int(tokens.size) if media is None else media
         limit = min(limit, storable)
-        held = self._common_resident(tokens, limit) if engine.reuse.kind != "none" else 0
+        held = self._hold_resident(tokens, limit, cut=not only_store) if self._tracks_live else 0
         known, at = _UNKNOWN, 0
         try:
             if not self.enabled:
@@ -268,7 +270,7 @@ class PromptCore:
                 if only_store and known != _UNKNOWN and known >= storable:
                     report.matched = known
                     return self._done(report, began)
-            if at == 0 and held and engine.keep_resident(held):
+            if at == 0:
                 at = report.resident = held
             if at == 0:
                 engine.clear()
@@ -285,16 +287,20 @@ class PromptCore:
         self.last = report
         return report
 
-    def _common_resident(self, tokens: np.ndarray, limit: int) -> int:
-        """Leading tokens that the engine holds already, evaluated by the very same model."""
+    def _hold_resident(self, tokens: np.ndarray, limit: int, *, cut: bool) -> int:
+        """Cut the engine to the leading tokens it shares with the prompt; how many, 0 when it cannot be exact.
+
+        Only what the very same model evaluated counts. Without ``cut`` a live state is used whole or not.
+        """
         identity = self._identity_now()
         same, self._live_identity = identity == self._live_identity, identity
-        if not same:
-            return 0
-        live = self.engine.resident()
+        live = self.engine.resident() if same else None
         if live is None or live.size == 0 or limit <= 0:
             return 0
-        return common_prefix(live, tokens[:limit])
+        held = common_prefix(live, tokens[:limit])
+        if held == 0 or held < live.size and not cut:
+            return 0
+        return held if self.engine.keep_resident(held) else 0
 
     def _start_over(self, tokens: np.ndarray, report: Report) -> None:
         """A restored state gave logits that are no numbers: heal the context and prefill."""

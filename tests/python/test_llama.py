@@ -383,7 +383,7 @@ def test_a_sliding_window_is_cut_anywhere_and_carries_nothing_over(one_server):
     writer = load(GEMMA, n_ctx=1024, n_batch=256, n_ubatch=256, swa_full=True)
     ids = tokens(writer, 560)
     stored(one_server, writer, ids)
-    reader = load(GEMMA, n_ctx=1024, n_batch=256, n_ubatch=256)
+    reader = load(GEMMA, n_ctx=1024, n_batch=256, n_ubatch=256, swa_full=False)
     one = cache(reader, one_server)
     reader.eval(tokens(reader, 200, 300))  # a former story; reset() forgets only the count
     reader.reset()
@@ -393,7 +393,7 @@ def test_a_sliding_window_is_cut_anywhere_and_carries_nothing_over(one_server):
         got = logits(reader)
         state = low.llama_memory_seq_pos_max(reader._ctx.memory, 0)
         assert state == cut + 1
-        alike = load(GEMMA, n_ctx=1024, n_batch=256, n_ubatch=256)
+        alike = load(GEMMA, n_ctx=1024, n_batch=256, n_ubatch=256, swa_full=False)
         alike.eval(ids[:cut] if cut < 256 else ids[:256])
         if cut > 256:
             alike.eval(ids[256:512])
@@ -411,7 +411,7 @@ def test_a_sliding_window_is_cut_anywhere_and_carries_nothing_over(one_server):
 
 @needs_gemma
 def test_a_live_window_is_not_cut_where_its_rows_are_gone(one_server):
-    llm = load(GEMMA, n_ctx=1024, n_batch=256, n_ubatch=256)
+    llm = load(GEMMA, n_ctx=1024, n_batch=256, n_ubatch=256, swa_full=False)
     one = cache(llm, one_server, enabled=False)
     ids = tokens(llm, 790)
     one.get_or_prefill(ids)
