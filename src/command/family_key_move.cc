@@ -90,7 +90,7 @@ Outcome rename_generic(CommandContext& ctx, bool only_if_free) {
 std::optional<int> database_argument(CommandContext& ctx, std::string_view text) {
   const auto number = integer_argument(text);
   if (!number || *number < INT32_MIN || *number > INT32_MAX) {
-    ctx.reply.error(kNotAnInteger);
+    ctx.reply.error(number ? "ERR value is out of range, value must between -2147483648 and 2147483647" : kNotAnInteger);
     return std::nullopt;
   }
   if (*number < 0 || *number >= static_cast<int64_t>(kDatabases)) {

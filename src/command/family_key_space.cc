@@ -1,6 +1,7 @@
 // KEYS SCAN RANDOMKEY DBSIZE FLUSHDB FLUSHALL: commands about a whole database.
 #include <algorithm>
-#include <charconv>
+#include <cerrno>
+#include <cstdlib>
 
 #include "command/arguments.h"
 #include "command/family_key.h"
@@ -13,11 +14,15 @@ namespace {
 
 constexpr uint64_t kKeysOnReactor = 4096;  // looking at more keys than this is a worker's job
 
-// Digits only, in 64 bits. Redis 8.2 refuses blanks, signs and whatever stands behind.
+// As Redis 8.2 reads it: an integer that is not negative, or whatever C's strtoull takes up to a zero byte (blanks and a
+// sign in front, nothing behind).
 std::optional<uint64_t> cursor_argument(std::string_view text) {
-  uint64_t cursor = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), cursor);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  if (const auto number = integer_argument(text)) return *number >= 0 ? std::optional<uint64_t>(*number) : std::nullopt;
+  const std::string terminated(text.substr(0, 64));
+  char* end = nullptr;
+  errno = 0;
+  const uint64_t cursor = std::strtoull(terminated.c_str(), &end, 10);
+  if (end == terminated.c_str() || *end != '\0' || errno != 0) return std::nullopt;
   return cursor;
 }
 
@@ -38,8 +43,8 @@ void reply_keys(ReplyWriter& reply, const std::vector<std::string>& keys) {
 }
 
 void match_pattern(Keyspace::ScanFilter& filter, std::string_view pattern) {
-  if (pattern == "*") return;
-  filter.matches = [pattern](std::string_view key) { return glob_match(pattern, key); };
+  filter.matches = nullptr;  // a later MATCH takes the place of an earlier one
+  if (pattern != "*") filter.matches = [pattern](std::string_view key) { return glob_match(pattern, key); };
 }
 
 Lsn everything_so_far(CommandContext& ctx) { return ctx.services.storage->journal().appended_lsn(); }
@@ -89,6 +94,7 @@ Outcome scan_command(CommandContext& ctx) {
     return Outcome::kDone;
   }
   int64_t count = 10;
+  bool no_such_type = false;  // no error: nothing is of that type
   Keyspace::ScanFilter filter;
   for (size_t i = 2; i < ctx.argc(); i += 2) {
     const std::string_view word = ctx.arg(i);
@@ -103,17 +109,15 @@ Outcome scan_command(CommandContext& ctx) {
       match_pattern(filter, ctx.arg(i + 1));
     } else if (i + 1 < ctx.argc() && same_word(word, "TYPE")) {
       const auto type = type_of_name(ctx.arg(i + 1));
-      if (!type) {
-        ctx.reply.error("ERR unknown type name '" + std::string(ctx.arg(i + 1)) + "'");
-        return Outcome::kDone;
-      }
-      filter.type = *type;
+      filter.type = type.value_or(ValueType::kNone);
+      no_such_type = !type;
     } else {
       const bool novalues = same_word(word, "NOVALUES");
       ctx.reply.error(novalues ? "ERR NOVALUES option can only be used in HSCAN" : kSyntaxError);
       return Outcome::kDone;
     }
   }
+  if (no_such_type) filter.matches = [](std::string_view) { return false; };
   Keyspace& keyspace = *ctx.services.keyspace;
   if (!ctx.on_worker && count > static_cast<int64_t>(kKeysOnReactor) && keyspace.size(ctx.session.database) > kKeysOnReactor) {
     return Outcome::kNeedsWorker;

@@ -1,0 +1,176 @@
+#!/usr/bin/env python3
+"""Random command streams against pion-server and Redis 8.2: every reply compared, the keyspaces compared at the end.
+
+    tests/differential/run.py --seconds 60 --seed 7
+
+Prints each difference with the commands that touched the same keys before it, and exits with 1 when there was any. What may
+differ stands in README.md beside this file; nothing else is forgiven.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from differential.commands import KEYS, Command, Generator  # noqa: E402
+from support.resp import Connection, ServerError  # noqa: E402
+from support.servers import PionServer, Redis82  # noqa: E402
+
+BATCH = 40
+CLOCK_COMMANDS = {b"TTL": 1, b"PTTL": 3000, b"EXPIRETIME": 1, b"PEXPIRETIME": 3000}  # tolerance, in the command's unit
+
+
+class RawConnection(Connection):
+    """Also gives a reply's exact bytes, so that a nil array is not a nil string and a double not a bulk."""
+
+    def read_raw(self) -> tuple[bytes, object]:
+        """The next reply: its bytes as they came, and what they mean."""
+        self.input = bytearray(self.input[self.at :])
+        self.at = 0
+        reply = self.read()
+        return bytes(self.input[: self.at]), reply
+
+
+@dataclass
+class Difference:
+    step: int
+    command: Command
+    ours: bytes
+    theirs: bytes
+    before: list[str]
+
+    def __str__(self) -> str:
+        lines = [f"step {self.step}: {show(self.command)}", f"  pion : {self.ours[:300]!r}", f"  redis: {self.theirs[:300]!r}"]
+        return "\n".join(lines + [f"    earlier: {line}" for line in self.before])
+
+
+@dataclass
+class Report:
+    commands: int = 0
+    differences: list[Difference] = field(default_factory=list)
+
+
+def show(command: Command) -> str:
+    return " ".join(repr(word)[1:] if len(word) < 60 else f"<{len(word)} bytes>" for word in command)
+
+
+def same(command: Command, ours: tuple[bytes, object], theirs: tuple[bytes, object]) -> bool:
+    """Equal but for what clocks, chance and the order of a hash table decide."""
+    if ours[0] == theirs[0]:
+        return True
+    name, mine, other = command[0].upper(), ours[1], theirs[1]
+    if isinstance(mine, ServerError) or isinstance(other, ServerError) or ours[0][:1] != theirs[0][:1]:
+        return False
+    if name in CLOCK_COMMANDS and isinstance(mine, int) and isinstance(other, int):
+        return mine > 0 and other > 0 and abs(mine - other) <= CLOCK_COMMANDS[name]
+    if name == b"OBJECT" and len(command) > 1 and command[1].upper() == b"IDLETIME":
+        return isinstance(mine, int) and isinstance(other, int) and abs(mine - other) <= 2
+    if name == b"KEYS" and isinstance(mine, list) and isinstance(other, list):
+        return sorted(mine) == sorted(other)
+    if name == b"RANDOMKEY":
+        return mine is not None and other is not None
+    if name == b"SCAN" and isinstance(mine, list) and isinstance(other, list):
+        return mine[0] == other[0] and sorted(mine[1]) == sorted(other[1])
+    return False
+
+
+class Comparison:
+    def __init__(self, pion_port: int, redis_port: int, seed: int, protocol: int):
+        self.pion = RawConnection(pion_port, protocol=protocol)
+        self.redis = RawConnection(redis_port, protocol=protocol)
+        self.generator = Generator(seed)
+        self.report = Report()
+        self.history: deque[tuple[int, Command]] = deque(maxlen=2000)
+
+    def both(self, commands: list[Command]) -> None:
+        """One pipeline to both, replies compared in order."""
+        for connection in (self.pion, self.redis):
+            connection.send_many(tuple(command) for command in commands)
+        for command in commands:
+            ours, theirs = self.pion.read_raw(), self.redis.read_raw()
+            step = self.report.commands
+            self.report.commands += 1
+            if not same(command, ours, theirs):
+                self.report.differences.append(Difference(step, command, ours[0], theirs[0], self.earlier(command)))
+            self.history.append((step, command))
+
+    def earlier(self, command: Command) -> list[str]:
+        keys = {word for word in command[1:] if word in KEYS}
+        related = [f"{step}: {show(old)}" for step, old in self.history if keys & set(old[1:]) or old[0].upper() in (b"SELECT", b"SWAPDB")]
+        return related[-8:]
+
+    def let_keys_expire(self) -> None:
+        """Short expiries at the end of a pipeline, then a pause: afterwards the keys are gone on both sides."""
+        r = self.generator.random
+        keys = r.sample(KEYS, 3)
+        ends: list[Command] = [[b"SET", keys[0], b"x", b"PX", b"5"], [b"PSETEX", keys[1], b"5", b"x"], [b"PEXPIRE", keys[2], b"5"]]
+        self.both(ends)
+        time.sleep(0.012)
+        checks = [b"GET", b"TTL", b"EXISTS", b"TYPE", b"PERSIST", b"STRLEN", b"INCR", b"GETDEL", b"PEXPIRETIME"]
+        self.both([[b"KEYS", b"*"]] + [[r.choice(checks), key] for key in keys] + [[b"EXISTS", key] for key in keys])
+
+    def run(self, seconds: float, most: int = 10) -> Report:
+        end = time.monotonic() + seconds
+        self.both([[b"FLUSHALL"]])
+        while time.monotonic() < end and len(self.report.differences) < most:
+            self.both([self.generator.next() for _ in range(BATCH)])
+            if self.generator.random.random() < 0.02:
+                self.let_keys_expire()
+            if self.report.commands % (BATCH * 50) < BATCH:
+                self.whole_keyspaces()
+        self.whole_keyspaces()
+        return self.report
+
+    def whole_keyspaces(self) -> None:
+        """Every database: the keys by a walk in small steps, then each key's type, value, encoding and expiry."""
+        for database in (b"0", b"1", b"2", b"15"):
+            self.both([[b"SELECT", database], [b"DBSIZE"]])
+            walked = [sorted(walk(connection)) for connection in (self.pion, self.redis)]
+            if walked[0] != walked[1]:
+                found = Difference(self.report.commands, [b"SCAN", b"walk of", database], repr(walked[0]).encode(), repr(walked[1]).encode(), [])
+                self.report.differences.append(found)
+            for key in walked[1]:
+                self.both([[b"TYPE", key], [b"GET", key], [b"OBJECT", b"ENCODING", key], [b"PEXPIRETIME", key]])
+        self.both([[b"SELECT", b"0"]])
+
+
+def walk(connection: Connection) -> set[bytes]:
+    cursor, keys = b"0", set()
+    while True:
+        cursor, found = connection.call("SCAN", cursor, "COUNT", 5)
+        keys.update(found)
+        if cursor == b"0":
+            return keys
+
+
+def compare(seconds: float, seed: int, protocol: int) -> Report:
+    """Starts both servers, runs one stream, stops them."""
+    with PionServer() as pion, Redis82("--appendonly", "no", "--save", "") as redis:
+        return Comparison(pion.port, redis.port, seed, protocol).run(seconds)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=30)
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--protocol", type=int, choices=(2, 3), action="append", help="2 and 3 when not given")
+    arguments = parser.parse_args()
+    protocols = arguments.protocol or [2, 3]
+    failed = False
+    for protocol in protocols:
+        report = compare(arguments.seconds / len(protocols), arguments.seed, protocol)
+        print(f"RESP{protocol}, seed {arguments.seed}: {report.commands} commands, {len(report.differences)} differences")
+        for difference in report.differences:
+            print(difference)
+        failed = failed or bool(report.differences)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
