@@ -23,7 +23,7 @@ struct FaultyFileSystem::Inode {
   explicit Inode(std::shared_ptr<uint64_t> used) : fd(memfd_create("faulty", MFD_CLOEXEC)), used_pages(std::move(used)) {}
   ~Inode() {
     ::close(fd);
-    *used_pages -= static_cast<uint64_t>(std::count(allocated.begin(), allocated.end(), true));
+    set_counted(false);
   }
   Inode(const Inode&) = delete;
   Inode& operator=(const Inode&) = delete;
@@ -57,8 +57,15 @@ struct FaultyFileSystem::Inode {
     for (uint64_t page = first; page < first + count; page++) {
       if (allocated[page] == value) continue;
       allocated[page] = value;
-      *used_pages += value ? 1 : -1;
+      if (counted) *used_pages += value ? 1 : -1;
     }
+  }
+  // A file without a name takes no space, though a power loss can bring it back while that is not synced.
+  void set_counted(bool value) {
+    if (counted == value) return;
+    counted = value;
+    const auto pages = static_cast<uint64_t>(std::count(allocated.begin(), allocated.end(), true));
+    *used_pages += value ? pages : -pages;
   }
   void resize(uint64_t bytes) {
     size = bytes;
@@ -72,6 +79,7 @@ struct FaultyFileSystem::Inode {
   std::map<uint64_t, Page> old;   // changed since the last sync: what the disk has
   std::map<uint64_t, Page> lost;  // a sync failed: what the disk has, and will have
   std::vector<bool> allocated;
+  bool counted = true;
 };
 
 class FaultyFile final : public File {
@@ -345,7 +353,9 @@ void FaultyFileSystem::lose_unsynced() {
   });
   entries_ = durable_;
   for (const auto& [path, inode] : entries_) {
-    if (inode) lose_pages(*inode);
+    if (!inode) continue;
+    lose_pages(*inode);
+    inode->set_counted(true);
   }
 }
 
@@ -426,6 +436,33 @@ void FaultyFileSystem::set_content(const std::string& path, std::string_view byt
   inode->set_allocated(0, pages_of(bytes.size()), true);
 }
 
+FaultyFileSystem::Image FaultyFileSystem::image() const {
+  Image image;
+  std::lock_guard lock(mutex_);
+  for (const auto& [path, inode] : entries_) {
+    std::string& bytes = image[inode ? path : path + "/"];
+    if (!inode) continue;
+    bytes.resize(inode->size);
+    static_cast<void>(!::pread(inode->fd, bytes.data(), bytes.size(), 0));
+  }
+  return image;
+}
+
+void FaultyFileSystem::load(const Image& image) {
+  {
+    std::lock_guard lock(mutex_);
+    entries_.clear();
+    changes_.clear();
+    for (const auto& [path, bytes] : image) {
+      if (path.ends_with('/')) entries_[path.substr(0, path.size() - 1)] = nullptr;
+    }
+    durable_ = entries_;
+  }
+  for (const auto& [path, bytes] : image) {
+    if (!path.ends_with('/')) set_content(path, bytes);
+  }
+}
+
 void FaultyFileSystem::flip_bit(const std::string& path, uint64_t bit) {
   std::lock_guard lock(mutex_);
   const auto found = entries_.find(path);
@@ -439,11 +476,11 @@ void FaultyFileSystem::flip_bit(const std::string& path, uint64_t bit) {
 // ---- names --------------------------------------------------------------------------------------------------------
 
 void FaultyFileSystem::note_change(const std::string& path, const std::shared_ptr<Inode>& inode, bool present) {
-  if (present) {
-    entries_[path] = inode;
-  } else {
-    entries_.erase(path);
+  if (const auto found = entries_.find(path); found != entries_.end()) {
+    if (found->second && found->second != inode) found->second->set_counted(false);
+    entries_.erase(found);
   }
+  if (present) entries_[path] = inode;
   changes_[parent_of(path)].push_back({path, inode, present, {}});
 }
 

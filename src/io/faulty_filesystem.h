@@ -57,6 +57,9 @@ class FaultyFileSystem final : public FileSystem {
   std::vector<std::string> paths() const;                        // of files
   std::string content(const std::string& path) const;            // empty when it is not there
   void set_content(const std::string& path, std::string_view bytes);  // durable at once; made if missing
+  using Image = std::map<std::string, std::string>;              // path to content; directories have a path ending in /
+  Image image() const;
+  void load(const Image& image);                                 // replaces everything, durable at once
   void flip_bit(const std::string& path, uint64_t bit);
 
   // ---- FileSystem ----

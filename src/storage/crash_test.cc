@@ -8,22 +8,12 @@
 
 #include "base/log.h"
 #include "io/faulty_filesystem.h"
-#include "storage/model_plane.h"
+#include "storage/test_life.h"
 
 namespace pion {
 namespace {
 
 using State = std::map<std::string, std::string>;
-
-std::string bytes_of_seed(size_t size, uint64_t seed) {
-  std::string value(size, '\0');
-  std::mt19937_64 random(seed);
-  for (size_t at = 0; at < size; at += 8) {
-    const uint64_t word = random();
-    std::memcpy(value.data() + at, &word, std::min<size_t>(8, size - at));
-  }
-  return value;
-}
 
 // One directory through many lives. `history_[n]` is what record n changed.
 class Lives {
@@ -47,7 +37,7 @@ class Lives {
   }
 
   void start() {
-    Result<std::unique_ptr<Storage>> storage = Storage::open(disk_, options());
+    Result<std::unique_ptr<Storage>> storage = Storage::open(disk_, small_options(mode_));
     ASSERT_TRUE(storage) << storage.error().message;
     storage_ = std::move(*storage);
     plane_ = std::make_unique<ModelPlane>(*storage_);
@@ -118,16 +108,6 @@ class Lives {
   Storage& storage() { return *storage_; }
 
  private:
-  StorageOptions options() {
-    return {.dir = "data",
-            .sync = mode_,
-            .journal_file_bytes = 256 * kKiB,
-            .journal_ahead_bytes = 64 * kKiB,
-            .journal_reserve_bytes = 16 * kKiB,
-            .payload_step_bytes = 256 * kKiB,
-            .payload_file_bytes = 2 * kMiB};
-  }
-
   static void apply(State& state, const std::vector<ModelPlane::Change>& changes) {
     for (const ModelPlane::Change& one : changes) {
       if (one.value) {

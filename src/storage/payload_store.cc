@@ -543,7 +543,8 @@ Status PayloadStore::renew(PayloadFile& file) {
     for (const ExtentRef ref : unsynced) {
       Result<std::shared_ptr<Extent>> extent = open_extent(to, file.space, ref, pins_);
       const Status whole = extent ? (*extent)->verify(0, (*extent)->payload_bytes()) : Status(std::unexpected(extent.error()));
-      if (!whole) log_warning("lost to a failed sync: " + whole.error().message);
+      // The device failed and the page cache let go of it: then it is nowhere, and nothing that names it may count.
+      if (!whole) return fail(ErrorCode::kIo, "lost to a failed sync: " + whole.error().message);
     }
     PION_TRY(to->sync_data());
     PION_TRY(disk_.rename(temporary, file.path));

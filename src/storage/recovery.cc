@@ -270,11 +270,10 @@ Status Recovery::cut_journal() {
       names_changed = true;
       continue;
     }
-    if (end < file.bytes) {
-      PION_TRY(file.file->truncate(end));
-      if (records_cut) PION_TRY(file.file->sync_data());
-      file.bytes = end;
-    }
+    // In any case: this also gives back the room that was allocated behind the end.
+    PION_TRY(file.file->truncate(end));
+    if (records_cut) PION_TRY(file.file->sync_data());
+    file.bytes = end;
     const Lsn last = std::min(file.last_lsn, cut_ - 1);
     result_.old.push_back({path, last, end});
   }
