@@ -21,7 +21,7 @@ import os
 import stat
 import tempfile
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -42,8 +42,11 @@ def _is_lora(module: Any) -> bool:
     return isinstance(module, nn.Module) and "lora_a" in module
 
 
-def _modules(model: nn.Module) -> Iterator[tuple[str, nn.Module, bool]]:
-    """(path, module, is LoRA wrapper), in a fixed order. A LoRA wrapper's base takes the wrapper's path."""
+Found = tuple[str, nn.Module, bool]  # path, module, is it a LoRA wrapper
+
+
+def modules(model: nn.Module) -> list[Found]:
+    """Every module with its path, in a fixed order. A LoRA wrapper's base takes the wrapper's path."""
 
     def walk(item: Any, path: str) -> Iterator[tuple[str, nn.Module, bool]]:
         if isinstance(item, nn.Module):
@@ -63,7 +66,7 @@ def _modules(model: nn.Module) -> Iterator[tuple[str, nn.Module, bool]]:
             for name in sorted(item, key=str):
                 yield from walk(item[name], f"{path}.{name}")
 
-    yield from walk(model, "")
+    return list(walk(model, ""))
 
 
 def _own_arrays(module: nn.Module, lora: bool) -> Iterator[tuple[str, mx.array]]:
@@ -86,10 +89,10 @@ def _own_arrays(module: nn.Module, lora: bool) -> Iterator[tuple[str, mx.array]]
             yield from walk(module[name], name)
 
 
-def parameters(model: nn.Module) -> list[tuple[str, mx.array]]:
+def parameters(found: Sequence[Found]) -> list[tuple[str, mx.array]]:
     """(path, array) of every weight of the base model, in a fixed order; LoRA arrays and rope tables left out."""
     out = []
-    for path, module, lora in _modules(model):
+    for path, module, lora in found:
         if _is_rope(module):
             continue
         for name, array in _own_arrays(module, lora):
@@ -186,11 +189,11 @@ def _is_rope(module: Any) -> bool:
     return isinstance(module, nn.Module) and "rope" in type(module).__name__.lower()
 
 
-def rope(model: nn.Module) -> list[dict[str, Any]]:
+def rope(found: Sequence[Found]) -> list[dict[str, Any]]:
     """The rotations in effect: each distinct one with its class, numbers and tables, and a digest of where it stands."""
-    found: dict[str, dict[str, Any]] = {}
+    entries: dict[str, dict[str, Any]] = {}
     places: dict[str, list[str]] = {}
-    for path, module, _ in _modules(model):
+    for path, module, _ in found:
         if not _is_rope(module):
             continue
         entry: dict[str, Any] = {"class": type(module).__name__, **_attributes(module)}
@@ -201,17 +204,17 @@ def rope(model: nn.Module) -> list[dict[str, Any]]:
         if tables:
             entry["tables"] = tables
         key = json.dumps(entry, sort_keys=True)
-        found[key] = entry
+        entries[key] = entry
         places.setdefault(key, []).append(path)
     return [
-        {**found[key], "places": hashlib.sha256("\0".join(places[key]).encode()).hexdigest()[:16]} for key in sorted(found)
+        {**entries[key], "places": hashlib.sha256("\0".join(places[key]).encode()).hexdigest()[:16]} for key in sorted(entries)
     ]
 
 
-def structure(model: nn.Module) -> str:
+def structure(found: Sequence[Found]) -> str:
     """SHA-256 (hex) over class and plain attributes of every module except rotations and LoRA wrappers."""
     state = hashlib.sha256()
-    for path, module, lora in _modules(model):
+    for path, module, lora in found:
         if lora or _is_rope(module):
             continue
         kind = f"{type(module).__module__}.{type(module).__qualname__}"
@@ -219,10 +222,10 @@ def structure(model: nn.Module) -> str:
     return state.hexdigest()
 
 
-def adapters(model: nn.Module) -> list[dict[str, Any]]:
+def adapters(found: Sequence[Found]) -> list[dict[str, Any]]:
     """Active LoRA/DoRA adapters: one entry per scale with the digest of its arrays and their places."""
     states: dict[float, Any] = {}
-    for path, module, lora in _modules(model):
+    for path, module, lora in found:
         if not lora:
             continue
         scale = float(getattr(module, "scale", 1.0))
@@ -327,18 +330,19 @@ class Identity:
 
     def read(self, *, fresh: bool = False) -> dict[str, Any]:
         """Fields of the manifest. ``fresh``: every digest anew, no cache believed."""
-        weights = parameters(self._model)
+        found = modules(self._model)
+        weights = parameters(found)
         if fresh or not self._unchanged(weights):
             self._weights = self._digest(weights, fresh)
-            self._structure = structure(self._model)
+            self._structure = structure(found)
             self._seen = [weakref.ref(array) for _, array in weights]
         kind = type(self._model)
         fields: dict[str, Any] = {
             "architecture": f"{getattr(self._model, 'model_type', None) or kind.__module__.rsplit('.', 1)[-1]}",
             "weights": self._weights,
             "structure": self._structure,
-            "rope": rope(self._model),
-            "adapters": adapters(self._model),
+            "rope": rope(found),
+            "adapters": adapters(found),
         }
         if self._tokenizer is not None:
             fields["tokenizer"] = self._tokenizer

@@ -18,7 +18,7 @@ from pion.errors import Refused  # noqa: E402
 from pion.mlx import split_prompt  # noqa: E402
 from pion.mlx_cache import leaves  # noqa: E402
 from pion.mlx_engine import MlxEngine  # noqa: E402
-from pion.mlx_manifest import FileDigests, Identity, parameters, weights_digest  # noqa: E402
+from pion.mlx_manifest import FileDigests, Identity, modules, parameters, weights_digest  # noqa: E402
 
 
 def greedy(model, cache, rest, count=64):
@@ -241,7 +241,7 @@ def test_digest_cache_wants_the_same_file_and_the_same_memory(tmp_path, monkeypa
     file = tmp_path / "model" / "model.safetensors"
     file.parent.mkdir()
     mx.save_safetensors(str(file), dict(tree_flatten(model.parameters())))
-    right = weights_digest(parameters(model))
+    right = weights_digest(parameters(modules(model)))
     counted = []
     monkeypatch.setattr("pion.mlx_manifest.weights_digest", lambda w: counted.append(1) or weights_digest(w))
     assert Identity(model, folder=file.parent).read()["weights"] == right
@@ -258,8 +258,8 @@ def test_digest_cache_wants_the_same_file_and_the_same_memory(tmp_path, monkeypa
     assert len(counted) == 2
     # Same file, other memory.
     fused = mlx_models.make("llama", seed=9)
-    assert Identity(fused, folder=file.parent).read()["weights"] == weights_digest(parameters(fused)) != right
-    assert FileDigests.key(file, parameters(model)) != FileDigests.key(file, parameters(fused))
+    assert Identity(fused, folder=file.parent).read()["weights"] == weights_digest(parameters(modules(fused))) != right
+    assert FileDigests.key(file, parameters(modules(model))) != FileDigests.key(file, parameters(modules(fused)))
 
 
 def test_the_seam_is_where_both_encodings_agree():

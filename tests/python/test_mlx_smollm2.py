@@ -19,7 +19,7 @@ from pion.client import Client  # noqa: E402
 from support import parts  # noqa: E402
 from support.servers import free_port  # noqa: E402
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 TEXT = (Path(__file__).resolve().parents[2] / "docs" / "mlx.md").read_text()
 NO_SERVER = 1
@@ -87,6 +87,32 @@ def test_two_processes_cold_on_one_prefix_prefill_it_once(pion):
         answers = [a.answer(), b.answer()]
     assert sum(run["fed"] for run in answers) == 200
     assert answers[0]["tokens"] == answers[1]["tokens"] and answers[0]["rows"] == answers[1]["rows"]
+
+
+def test_the_lines_of_the_readme_run_as_they_stand(pion):
+    """The code of the package's README, word for word but for the model's path and the port; twice."""
+    readme = (Path(__file__).resolve().parents[2] / "pion-vllm-mlx" / "README.md").read_text()
+    lines = [line[4:] for line in readme.splitlines() if line.startswith("    ")]
+    block = "\n".join(lines)
+    assert "cache = pc.get_or_prefill(prefix_ids, namespace=" in block
+    folder = parts.part("PION_MODEL_SMOLLM2_MLX")
+    block = block.replace('load("...")', f"load({str(folder)!r})").replace("port=1974", f"port={pion.port}")
+    script = f"""
+from tokenizers import Tokenizer
+encode = lambda text: Tokenizer.from_file({str(folder / "tokenizer.json")!r}).encode(text).ids
+prefix_ids = encode("<|im_start|>system\\nYou answer with one word and nothing else, whatever you are asked. Never explain. " * 3 + "<|im_end|>\\n")
+suffix_ids = encode("<|im_start|>user\\nThe capital of France?<|im_end|>\\n<|im_start|>assistant\\n")
+{block}
+import json
+print(json.dumps([text, pc.last.matched, len(prefix_ids)]))
+"""
+    env = {**parts.engine_env(), "LD_PRELOAD": str(parts.part("PION_OPENBLAS"))}
+    runs = []
+    for _ in range(2):
+        out = subprocess.run([str(parts.part("PION_PYTHON")), "-c", script], env=env, check=True, capture_output=True, text=True)
+        runs.append(json.loads(out.stdout.splitlines()[-1]))
+    assert runs[0][1] == 0 and runs[1][1] == runs[1][2] > 60
+    assert runs[0][0] == runs[1][0] and "Paris" in runs[0][0]
 
 
 class MlxServer:
