@@ -148,8 +148,8 @@ class PionPromptCache(BaseLlamaCache):
         return tuple(key[:matched]) if matched else None
 
     def __contains__(self, key: Sequence[int]) -> bool:
-        """Is any prefix of ``key`` stored?"""
-        return self.core.matched_tokens(key) > 0
+        """Is any prefix of ``key`` stored? A look-up that ``[]`` right after it does not repeat."""
+        return self.core.peek(key) > 0
 
     def __getitem__(self, key: Sequence[int]) -> LlamaState:
         """Bring the Llama to ``key`` (restored, the rest prefilled and stored), and give its state.

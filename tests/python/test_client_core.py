@@ -15,7 +15,8 @@ import pytest
 from toy_engine import ToyEngine
 
 from pion.client import Client
-from pion.core import PromptCore, common_prefix, differing_fields
+from pion.core import PromptCore, common_prefix
+from pion.identity import differing_fields
 from pion.measure import BreakEven
 from pion.tokens import seam
 
@@ -461,3 +462,33 @@ def test_a_seam_is_where_both_encodings_agree():
     head, tail = seam(encode, "the quick bro", "wn fox")
     assert head + tail == encode("the quick brown fox")
     assert head == encode("the quick")[:2]
+
+
+def test_a_peek_is_the_look_up_of_the_call_after_it(fake):
+    """`in` and then `[]` on the cache: one round trip."""
+    first = core(fake)
+    first.acquire(IDS)
+    first.flush()
+    one = core(fake)
+    assert one.peek(IDS) == 399
+    looked_up = fake.commands.count("PROMPT.MATCH")
+    assert one.acquire(IDS).matched == 399
+    assert fake.commands.count("PROMPT.MATCH") == looked_up
+    assert one.peek(IDS[:50]) == 49
+    assert one.acquire(IDS[:90]).matched == 89  # another prompt: asked for, the first lease given back
+    assert not fake.leases
+
+
+def test_live_tokens_are_dropped_when_a_restore_fails(fake):
+    """The engine held a part of the prompt, the restore broke it: nothing of it counts any more."""
+    first = core(fake)
+    first.acquire(IDS)
+    first.flush()
+    second = core(fake, Live())
+    second.enabled = False
+    second.acquire(IDS[:50])
+    second.enabled = True
+    second.engine.fail_finish = True
+    report = second.acquire(IDS)
+    assert (report.resident, report.matched, report.fed) == (0, 0, 400)
+    assert np.array_equal(second.engine.tokens, IDS)

@@ -246,7 +246,7 @@ def test_types_of_k_and_v_are_identity_each(one_server):
             if other != pair:
                 named = cache(llms[pair], one_server, model=f"fixed-{other}")
                 owner = cache(llms[other], one_server, model=f"fixed-{other}")
-                owner.core._declare()
+                owner.core.identity.declare()
                 named.engine.clear()
                 report = named.get_or_prefill([*ids, 5])
                 assert report.matched == 0
@@ -518,7 +518,7 @@ def test_a_poisoned_state_is_cleared_with_its_data(one_server, caplog):
     llm = load()
     ids = tokens(llm, 40)
     one = cache(llm, one_server)
-    one.core._declare()
+    one.core.identity.declare()
     rows = np.full(40 * one.engine.pools[0].token_bytes(), 0xFF, np.uint8)
     one.core.client.put(one.core.model, ids, 0, {"attention": rows})
     report = one.get_or_prefill([*ids, 5])

@@ -230,7 +230,7 @@ def test_generated_rows_do_not_replace_prefilled_ones(port):
         pc.flush()
         assert report.stored == 0
         put = pc.core.client.put(
-            pc.core.model, ids, 0, pc.engine.layout.export(singly, 0, 48), manifest_hash=pc.core._hash
+            pc.core.model, ids, 0, pc.engine.layout.export(singly, 0, 48), manifest_hash=pc.core.identity.hash
         )
         assert (put.tokens, put.segment) == (0, None)
         assert pc.engine.layout.export(pc.get_or_prefill(ids), 0, 48)["all0"].tobytes() == first
@@ -251,7 +251,7 @@ def test_another_identity_under_a_fixed_name_is_refused_by_field(port):
             pc.get_or_prefill(ids)
             assert pc.last.matched == 0 and any(field in f for f in pc.last.mismatch), (field, pc.last)
             with pytest.raises(Mismatch, match=field):
-                pc.core._declare()
+                pc.core.identity.declare()
 
 
 def test_quantised_branch_is_its_own_model(port):
