@@ -40,7 +40,7 @@ struct Edge {
 Edge edge_at(const Chain& chain, uint32_t position, uint64_t seed);
 
 // What the aux bytes of a segment's extents hold: whose extent it is and, in one extent of a segment with tokens, its part of
-// the chain. Format: docs/formats-prompt.md.
+// the chain. Format: docs/prompt-memory.md, "Formats".
 inline constexpr uint64_t kContentHeadBytes = 24;
 uint64_t content_bytes(const Chain& chain, uint32_t from, uint32_t to);
 std::string encode_content(uint64_t segment, uint32_t pool, const Chain& chain, uint32_t from, uint32_t to);

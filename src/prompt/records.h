@@ -1,6 +1,6 @@
 // Bodies of prompt memory's journal records and checkpoint sections. Every record is self-contained: what it needs beside the
 // segment it writes is named by slot AND id, so a record whose forerunner was lost is recognised and left out. All integers
-// little-endian; strings with a varint length. Format page: docs/formats-prompt.md.
+// little-endian; strings with a varint length. Format page: docs/prompt-memory.md, "Formats".
 #pragma once
 
 #include <cstdint>
