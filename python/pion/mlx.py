@@ -22,14 +22,18 @@ from typing import Any
 import numpy as np
 
 from .client import DEFAULT_PORT, Client
-from .core import PromptCore
+from .core import PromptCore, _Call
 from .engine import Report, Reuse
 from .errors import PionError, Refused
+from .mlx_cache import leaves
 from .mlx_engine import MlxEngine
 from .pools import as_tokens
 from .store import Chain
+from .tokens import seam
 
-__all__ = ["PionPromptCache", "split_prompt"]
+__all__ = ["PionPromptCache", "split_prompt", "turn_starts"]
+
+_MADE_UNDER = "_pion_made_under"  # on cache objects that were handed out: the identity then
 
 
 class _MlxCore(PromptCore):
@@ -37,61 +41,56 @@ class _MlxCore(PromptCore):
 
     engine: MlxEngine
 
+    def _whole(self, ids: np.ndarray, namespace: str | None) -> _Call:
+        """A call about exactly ``ids``: no logits wanted, nothing held back."""
+        salt = self.namespace if namespace is None else namespace
+        size = int(ids.size)
+        return _Call(ids, salt, 0, size, size, Report(tokens=size))
+
     def restore_only(self, ids: np.ndarray, more_than: int, namespace: str | None) -> Report:
         """Restore the longest stored prefix of ``ids`` into the engine if it is longer than ``more_than``.
 
         Feeds nothing and claims nothing. ``matched`` 0: the engine holds nothing.
         """
-        report = Report(tokens=int(ids.size))
+        call = self._whole(ids, namespace)
+        call.live = more_than
         self.engine.clear()
-        if not self.enabled:
-            report.why = "switched off"
-        elif self.engine.reuse.kind == "none":
-            report.why = self.engine.reuse.why
-        else:
-            salt = self.namespace if namespace is None else namespace
-            storing, self.store = self.store, False
-            try:
-                self._from_store(ids, int(ids.size), int(ids.size), more_than, salt, report, False, False)
-            finally:
-                self.store = storing
-        self.last = report
-        return report
+        storing, self.store = self.store, False
+        try:
+            self._from_store(call)
+        finally:
+            self.store = storing
+        return self._done(call)
 
     def store_only(self, ids: np.ndarray, namespace: str | None) -> Report:
         """Store what the engine holds (exactly ``ids``), from where the server's knowledge ends."""
-        report = Report(tokens=int(ids.size))
-        self.last = report
+        call = self._whole(ids, namespace)
+        report = call.report
+        media = self.engine.media_start(ids)
         if not self.enabled or not self.store:
             report.why = "switched off"
-            return report
-        salt = self.namespace if namespace is None else namespace
-        media = self.engine.media_start(ids)
-        if media is not None:
+        elif media is not None:
             report.why = f"a picture or a sound stands at token {media}"
-            return report
-        try:
-            self._declare()
-            known = self._match(ids, int(ids.size), salt, report).matched
-        except PionError as error:
-            report.why = str(error)
-            return report
-        report.matched = known
-        if known < ids.size:
-            chain = Chain(report, stored_to=known)
-            self._export(ids, known, salt, None, chain)
-            report.why = chain.broken
-        return report
-
+        else:
+            try:
+                self.identity.declare()
+                report.matched = self._ask(ids, call.salt)
+                if report.matched < ids.size:
+                    chain = Chain(report)
+                    self._export(call, int(ids.size), report.matched, None, chain)
+                    report.why = chain.broken
+            except (PionError, Refused) as error:
+                report.why = str(error)
+        return self._done(call)
 
     def stored_under(self, namespace: str) -> bool:
         """Does the server hold any chain of this model under this salt?"""
         if not self.enabled or self.engine.reuse.kind == "none":
             return False
         try:
-            self._declare()
-            return chains_listed(self.client.prompt_list(self._model, salt=namespace, count=1)) > 0
-        except PionError:
+            self.identity.declare()
+            return chains_listed(self.client.prompt_list(self.model, salt=namespace, count=1)) > 0
+        except (PionError, Refused):
             return False
 
 
@@ -221,7 +220,7 @@ class PionPromptCache:
                 self.core.acquire(ids, leave=0, namespace=namespace, boundaries=boundaries)
             finally:
                 self.core.store = storing
-            return self.engine.take()
+            return self._hand_out()
 
     def prompt(
         self, ids: Sequence[int], namespace: str | None = None, *, boundaries: Sequence[int] = ()
@@ -254,14 +253,23 @@ class PionPromptCache:
             if tokens.size == 0:
                 return None, 0
             report = self.core.restore_only(tokens, more_than, namespace)
-            return (self.engine.take(), report.matched) if report.matched else (None, 0)
+            return (self._hand_out(), report.matched) if report.matched else (None, 0)
+
+    def _hand_out(self) -> list[Any]:
+        """The finished cache, marked with the identity it was made under."""
+        cache = self.engine.take()
+        if self.enabled and self.engine.layout is not None:
+            made_under = self.core.identity.now()
+            for _, leaf in leaves(cache):
+                setattr(leaf, _MADE_UNDER, made_under)
+        return cache
 
     def store(self, cache: list[Any], ids: Sequence[int], namespace: str | None = None) -> Report:
         """Store a cache made elsewhere (after a generation, say) that holds exactly ``ids``.
 
         ``ids`` are the tokens that were fed, never an encoding of the text. Raises Refused, naming the layer,
-        for a cache that does not hold exactly these tokens, or of another kind than this model's. The cache is
-        only read.
+        for a cache that does not hold exactly these tokens, of another kind than this model's, or begun here before the
+        model changed. The cache is only read.
         """
         tokens = as_tokens(ids)
         with self._lock:
@@ -269,6 +277,9 @@ class PionPromptCache:
                 raise Refused("only recurrent layers: nothing in this cache says how many tokens it holds; use prefill()")
             self.engine.adopt(cache, int(tokens.size))
             try:
+                made_under = {getattr(leaf, _MADE_UNDER, None) for _, leaf in leaves(cache)} - {None}
+                if made_under and made_under != {self.core.identity.now()}:
+                    raise Refused("the model's identity (weights, adapters, rope) changed since this cache was begun")
                 return self.core.store_only(tokens, namespace)
             finally:
                 self.engine.clear()
@@ -281,7 +292,8 @@ class PionPromptCache:
     def model_changed(self) -> None:
         """Weights or adapters were changed in place: nothing stored before is matched any more."""
         with self._lock:
-            self.core.model_changed()
+            if self.engine.layout is not None:
+                self.core.model_changed()
 
     def flush(self, timeout_s: float = 30.0) -> bool:
         """Wait until all that was prefilled is stored; False when that took too long."""
@@ -302,14 +314,29 @@ def split_prompt(encode: Callable[[str], Sequence[int]], prefix: str, suffix: st
     """Split ``prefix + suffix`` into (prefix ids, suffix ids) whose sum is the encoding of the whole text.
 
     Encoding the two apart gives other ids around the seam (" the" is one token, " " and "the" are two), and so another
-    prompt. The seam is put where both encodings agree; the suffix keeps at least one token.
+    prompt. The seam is put where both encodings agree; the suffix keeps at least one token for ``generate``.
     """
-    whole = list(encode(prefix + suffix))
-    if not whole:
+    head, rest = seam(encode, prefix, suffix)
+    if not head and not rest:
         raise ValueError("an empty prompt")
-    seam = 0
-    for a, b in zip(encode(prefix), whole[:-1]):
-        if a != b:
-            break
-        seam += 1
-    return whole[:seam], whole[seam:]
+    return (head, rest) if rest else (head[:-1], head[-1:])
+
+
+def turn_starts(tokenizer: Any, messages: Sequence[dict[str, Any]], ids: Sequence[int]) -> list[int]:
+    """Token counts at which the messages of a chat begin in ``ids``: boundaries for models with recurrent layers.
+
+    ``ids`` is the whole prompt (``tokenizer.apply_chat_template(messages, add_generation_prompt=True)``). The last
+    count is where the generation prompt begins. The next turn's history parts from this prompt at one of them, when a
+    client drops the thinking or the template renders the last turn in another way than earlier ones.
+    """
+    starts = set()
+    for count in range(1, len(messages) + 1):
+        part = tokenizer.apply_chat_template(list(messages[:count]), add_generation_prompt=False, tokenize=True)
+        part = part["input_ids"] if isinstance(part, dict) or hasattr(part, "input_ids") else part
+        shared = 0
+        for a, b in zip(part, ids):
+            if a != b:
+                break
+            shared += 1
+        starts.add(shared)
+    return sorted(s for s in starts if 0 < s < len(ids))

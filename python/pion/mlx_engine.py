@@ -17,7 +17,7 @@ from mlx_lm.models import cache as cache_classes
 from .engine import Engine, Reuse
 from .errors import Refused
 from .mlx_cache import Layout, leaves, watch_trims
-from .mlx_manifest import Identity
+from .mlx_manifest import ModelIdentity
 from .pools import Want
 
 # Raised when a release computes or lays out K/V differently for the same weights. NOT the release number of
@@ -58,7 +58,7 @@ class MlxEngine(Engine):
         self.kv_bits, self.kv_group_size, self.max_kv_size = kv_bits, kv_group_size, max_kv_size
         self.layout: Layout | None = None
         self.export_ms = 0.0  # spent so far on copying rows out, on the caller's path
-        self._identity = Identity(model, tokenizer, model_path)
+        self._identity = ModelIdentity(model, tokenizer, model_path)
         self._cache: list[Any] | None = None
         self._plan: Any = None
         self.model_name = f"mlx/{getattr(model, 'model_type', None) or type(model).__name__}"

@@ -310,7 +310,7 @@ class FileDigests:
             pass
 
 
-class Identity:
+class ModelIdentity:
     """The manifest of one loaded model without its pools; digests are kept until something looks changed.
 
     Rotations and adapters are read each time, and a replaced parameter object is noticed by itself. Arrays and

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import threading
 
@@ -12,6 +13,7 @@ mx = pytest.importorskip("mlx.core")
 import numpy as np  # noqa: E402
 from mlx_lm.generate import generate_step  # noqa: E402
 from mlx_lm.models.cache import KVCache  # noqa: E402
+from mlx_lm.tuner.utils import linear_to_lora_layers  # noqa: E402
 
 import mlx_models  # noqa: E402
 from pion.client import Client  # noqa: E402
@@ -208,6 +210,17 @@ def test_store_after_generation_takes_the_ids_as_fed(port):
                 pc.store(cache, wrong)
 
 
+def test_a_cache_begun_under_another_identity_is_not_stored(port):
+    model, ids = mlx_models.make("llama"), mlx_models.prompt(40)
+    with memory(port, model) as pc:
+        cache, rest = pc.prompt(ids)
+        said = greedy(model, cache, rest, 5)
+        told = (ids + said)[: cache[0].offset]
+        linear_to_lora_layers(model, 2, {"rank": 4, "scale": 2.0, "dropout": 0.0})
+        with pytest.raises(Refused, match="identity .* changed"):
+            pc.store(cache, told)
+
+
 def test_a_recurrent_cache_from_elsewhere_cannot_be_counted(port):
     model = mlx_models.make("mamba2")
     with memory(port, model) as pc:
@@ -342,6 +355,7 @@ def test_frozen_server_costs_one_deadline_and_comes_back(pion):
         assert pc.flush()
         cold = alone(model, ids)
         pion.send(signal.SIGSTOP)
+        os.waitpid(pion.pid, os.WUNTRACED)
         try:
             for _ in range(5):
                 cache, rest = pc.prompt(ids)
@@ -359,6 +373,37 @@ def _eventually(true, tries=200):
             return True
         pause.wait(0.1)
     return False
+
+
+@pytest.mark.parametrize("how", [signal.SIGSTOP, signal.SIGKILL], ids=["stopped", "killed"])
+@pytest.mark.parametrize("lane", ["tcp", "shm"])
+def test_server_fails_between_match_and_read(pion, how, lane):
+    """What was begun to be restored is thrown away: the cold answer, and the reason."""
+    model, ids = mlx_models.make("lfm2"), mlx_models.prompt(60)
+    cold = alone(model, ids)
+    with memory(pion.port, model) as pc:
+        pc.prefill(ids)
+        assert pc.flush()
+    client = Client(port=pion.port, lane=lane, timeout_s=0.5, connect_timeout_s=0.5)
+    with memory(pion.port, model, client=client) as pc:
+        read_into = client.read_into
+
+        def fail_then_read(*args, **kwargs):
+            pion.send(how)
+            if how == signal.SIGKILL:
+                pion.process.wait()
+            else:
+                os.waitpid(pion.pid, os.WUNTRACED)  # a signal takes its time
+            return read_into(*args, **kwargs)
+
+        client.read_into = fail_then_read
+        try:
+            cache, rest = pc.prompt(ids)
+            assert pc.last.matched == 0 and pc.last.fed == 59 and pc.last.why
+            assert greedy(model, cache, rest) == cold
+        finally:
+            if how == signal.SIGSTOP:
+                pion.send(signal.SIGCONT)
 
 
 def test_server_killed_between_two_calls(pion):

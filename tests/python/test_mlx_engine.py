@@ -15,10 +15,10 @@ from mlx_lm.tuner.utils import linear_to_lora_layers  # noqa: E402
 import mlx_models  # noqa: E402
 from mlx_store import RowStore  # noqa: E402
 from pion.errors import Refused  # noqa: E402
-from pion.mlx import split_prompt  # noqa: E402
+from pion.mlx import split_prompt, turn_starts  # noqa: E402
 from pion.mlx_cache import leaves  # noqa: E402
 from pion.mlx_engine import MlxEngine  # noqa: E402
-from pion.mlx_manifest import FileDigests, Identity, modules, parameters, weights_digest  # noqa: E402
+from pion.mlx_manifest import FileDigests, ModelIdentity, modules, parameters, weights_digest  # noqa: E402
 
 
 def greedy(model, cache, rest, count=64):
@@ -244,8 +244,8 @@ def test_digest_cache_wants_the_same_file_and_the_same_memory(tmp_path, monkeypa
     right = weights_digest(parameters(modules(model)))
     counted = []
     monkeypatch.setattr("pion.mlx_manifest.weights_digest", lambda w: counted.append(1) or weights_digest(w))
-    assert Identity(model, folder=file.parent).read()["weights"] == right
-    assert Identity(model, folder=file.parent).read()["weights"] == right and len(counted) == 1
+    assert ModelIdentity(model, folder=file.parent).read()["weights"] == right
+    assert ModelIdentity(model, folder=file.parent).read()["weights"] == right and len(counted) == 1
     assert os.stat(tmp_path / "cache" / "pion" / "weights-digests.json").st_mode & 0o777 == 0o600
     # Same name, size and mtime, other inode and ctime: not believed.
     info = os.stat(file)
@@ -254,11 +254,11 @@ def test_digest_cache_wants_the_same_file_and_the_same_memory(tmp_path, monkeypa
     os.utime(copy, ns=(info.st_atime_ns, info.st_mtime_ns))
     os.replace(copy, file)
     assert os.stat(file).st_mtime_ns == info.st_mtime_ns
-    Identity(model, folder=file.parent).read()
+    ModelIdentity(model, folder=file.parent).read()
     assert len(counted) == 2
     # Same file, other memory.
     fused = mlx_models.make("llama", seed=9)
-    assert Identity(fused, folder=file.parent).read()["weights"] == weights_digest(parameters(modules(fused))) != right
+    assert ModelIdentity(fused, folder=file.parent).read()["weights"] == weights_digest(parameters(modules(fused))) != right
     assert FileDigests.key(file, parameters(modules(model))) != FileDigests.key(file, parameters(modules(fused)))
 
 
@@ -285,3 +285,29 @@ def test_the_seam_is_where_both_encodings_agree():
     assert split_prompt(encode, "xa", "by")[0] == [ord("x")]
     with pytest.raises(ValueError):
         split_prompt(encode, "", "")
+
+
+class ChatTokenizer:
+    """One id a character; the last assistant turn keeps its thinking, earlier ones are rendered without."""
+
+    def apply_chat_template(self, messages, add_generation_prompt=False, tokenize=True):
+        out = ""
+        for index, message in enumerate(messages):
+            text = message["content"]
+            if message["role"] == "assistant" and index + 1 < len(messages):
+                text = text.split("</think>")[-1]
+            out += f"<{message['role'][0]}>{text};"
+        return [ord(c) for c in out + ("<a><think>" if add_generation_prompt else "")]
+
+
+def test_turn_starts_are_where_the_next_turn_may_part():
+    tokenizer = ChatTokenizer()
+    first = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hello"}]
+    ids = tokenizer.apply_chat_template(first, add_generation_prompt=True)
+    starts = turn_starts(tokenizer, first, ids)
+    assert starts == [len("<s>be brief;"), len("<s>be brief;<u>hello;")]
+    # The next turn's history has neither the generation prompt nor the thinking: it parts at the last start.
+    then = [*first, {"role": "assistant", "content": "hm</think>hi"}, {"role": "user", "content": "more"}]
+    history = tokenizer.apply_chat_template(then, add_generation_prompt=True)
+    shared = next(i for i, (a, b) in enumerate(zip(ids + [0], history)) if a != b)
+    assert starts[-1] <= shared < starts[-1] + len("<a><think>")
