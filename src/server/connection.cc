@@ -164,7 +164,7 @@ ClientInfo Connection::info() const {
   info.output_bytes = owed_bytes();
   info.net_input_bytes = input_bytes_;
   info.net_output_bytes = output_bytes_;
-  info.blocked = state_ == State::kSuspended;
+  info.blocked = state_ == State::kSuspended && (blocked_spec_->flags & kBlocking);
   if (state_ == State::kWorker) return info;  // the rest is the worker's now
   info.name = session_.name;
   info.lib_name = session_.lib_name;

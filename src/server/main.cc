@@ -24,18 +24,6 @@ int refuse_start(const Settings& settings, const Error& error) {
   return 1;
 }
 
-void log_recovery(const Storage& storage) {
-  const StorageStats stats = storage.stats();
-  std::string line = "recovered " + std::to_string(stats.recovered_records) + " records in " + std::to_string(stats.recovery_ms) + " ms";
-  if (stats.journal_torn_bytes > 0) {
-    line += ", cut a torn tail of " + std::to_string(stats.journal_torn_bytes) + " bytes (kept in quarantine/)";
-  }
-  if (stats.journal_corrupt_records > 0) {
-    line += ", skipped " + std::to_string(stats.journal_corrupt_records) + " damaged records";
-  }
-  log_line(stats.journal_corrupt_records > 0 ? LogLevel::kWarning : LogLevel::kNotice, line);
-}
-
 int run(Options& options) {
   const Settings settings = options.settings();
   prepare_signals();
@@ -52,7 +40,6 @@ int run(Options& options) {
   // Clients that come while we recover wait in the backlog.
   if (Status status = server.open_sockets(); !status) return refuse_start(settings, status.error());
   if (Status status = storage->recover(); !status) return refuse_start(settings, status.error());
-  log_recovery(*storage);
   if (Status status = prompt.start(); !status) return refuse_start(settings, status.error());
   server.start();
   log_notice("ready to accept connections, data in " + settings.dir);
