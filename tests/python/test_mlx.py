@@ -473,5 +473,5 @@ def test_arguments_of_the_older_package(caplog):
     assert "vquant" in caplog.text and pc.engine.block == 64
     assert isinstance(pc.get_or_prefill([])[0], KVCache)
     pc.enabled = False
-    pc.get_or_prefill([1, 2])
+    assert pc.get_or_prefill(mx.array([1, 2]))[0].offset == 2
     assert pc.last_prefill_ms > 0 and pc.cold_rehydrates_observed == 0
