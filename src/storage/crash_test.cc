@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <map>
 #include <random>
+#include <thread>
 
 #include "base/log.h"
 #include "io/faulty_filesystem.h"
@@ -33,6 +34,7 @@ class Lives {
     plane_.reset();
     storage_.reset();
     disk_.restart(kind);
+    disk_.set_capacity(48 * kMiB);
     promised_ = promised;
   }
 
@@ -67,10 +69,18 @@ class Lives {
     synced_ = storage_->journal().synced_lsn();
   }
 
+  // From now on calls fail now and then, and the disk may be full for a while.
+  void make_unreliable() { unreliable_ = true; }
+
   void act() {
     const uint64_t dice = random_() % 100;
     Journal& journal = storage_->journal();
-    if (dice < 60) {
+    if (unreliable_ && random_() % 12 == 0) {
+      constexpr FileCall kCalls[] = {FileCall::kWrite, FileCall::kSync, FileCall::kRename, FileCall::kAllocate, FileCall::kCreate, FileCall::kSyncDirectory, FileCall::kPunch};
+      disk_.fail(kCalls[random_() % std::size(kCalls)], random_() % 4, random_() % 4 == 0 ? ENOSPC : EIO, 1 + random_() % 2);
+    } else if (unreliable_ && random_() % 20 == 0) {
+      disk_.set_capacity(random_() % 2 ? disk_.used_bytes() : 48 * kMiB);
+    } else if (dice < 60) {
       change();
     } else if (dice < 85) {
       if (journal.write_pending()) written_ = std::max(written_, journal.written_lsn());
@@ -121,6 +131,7 @@ class Lives {
   std::mt19937_64 random_;
   FaultyFileSystem disk_;
   const SyncMode mode_;
+  bool unreliable_ = false;
   std::unique_ptr<Storage> storage_;
   std::unique_ptr<ModelPlane> plane_;
   std::vector<std::vector<ModelPlane::Change>> history_;
@@ -144,13 +155,14 @@ class Crash : public ::testing::Test {
 };
 
 // PION_CRASH_SEEDS=n runs n seeds instead (the long form).
-void many_lives(uint64_t first_seed, uint64_t seeds, int lives, CrashKind kind) {
+void many_lives(uint64_t first_seed, uint64_t seeds, int lives, CrashKind kind, bool unreliable = false) {
   if (const char* count = getenv("PION_CRASH_SEEDS")) seeds = strtoull(count, nullptr, 10);
   for (uint64_t seed = first_seed; seed < first_seed + seeds; seed++) {
     if (const char* only = getenv("PION_CRASH_SEED"); only && seed != strtoull(only, nullptr, 10)) continue;
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937_64 random(seed);
-    Lives directory(seed, SyncMode::kEverySecond);
+    Lives directory(seed, seed % 3 == 0 ? SyncMode::kAlways : SyncMode::kEverySecond);
+    if (unreliable) directory.make_unreliable();
     for (int life = 0; life < lives; life++) {
       SCOPED_TRACE("life " + std::to_string(life));
       directory.live(1 + random() % 400, 60, kind);
@@ -164,6 +176,54 @@ void many_lives(uint64_t first_seed, uint64_t seeds, int lives, CrashKind kind) 
 TEST_F(Crash, KillsLoseNothingThatWasWritten) { many_lives(1, 20, 25, CrashKind::kKill); }
 
 TEST_F(Crash, PowerLossesLoseNothingThatWasSynced) { many_lives(1000, 20, 25, CrashKind::kPowerLoss); }
+
+TEST_F(Crash, KillsOnAFailingDiskLoseNothing) { many_lives(2000, 12, 15, CrashKind::kKill, true); }
+
+TEST_F(Crash, PowerLossesOnAFailingDiskLoseNothing) { many_lives(3000, 12, 15, CrashKind::kPowerLoss, true); }
+
+// Several threads append, write and wait for syncs at once; then the power goes.
+TEST_F(Crash, ThreadsShareOneJournal) {
+  for (uint64_t seed = 1; seed <= 5; seed++) {
+    FaultyFileSystem disk(seed, 48 * kMiB);
+    std::map<std::string, int> promised;
+    {
+      Life life(disk, small_options(SyncMode::kAlways));
+      std::mutex mutex;
+      std::vector<std::thread> threads;
+      for (int t = 0; t < 4; t++) {
+        threads.emplace_back([&, t] {
+          const std::string key = "thread" + std::to_string(t);
+          for (int i = 1; i <= 200; i++) {
+            const Result<Lsn> lsn = life.set(key, std::to_string(i));
+            if (!lsn) break;
+            if (i % 3 == 0 && !life.journal().write_pending()) break;
+            if (i % 10 != 0) continue;
+            if (!life.journal().sync_up_to(*lsn)) break;
+            std::lock_guard lock(mutex);
+            promised[key] = i;
+          }
+        });
+      }
+      threads.emplace_back([&] {
+        for (int i = 0; i < 3; i++) static_cast<void>(life.storage->checkpoint());
+      });
+      if (seed > 1) disk.crash_after(150 * seed);
+      for (std::thread& thread : threads) thread.join();
+      disk.crash_now();
+    }
+    disk.restart(CrashKind::kPowerLoss);
+    Life life(disk);
+    for (const auto& [key, value] : promised) {
+      const std::string found = life.get(key);
+      EXPECT_NE(found, "(none)");
+      EXPECT_GE(atoi(found.c_str()), value) << key;
+    }
+    EXPECT_EQ(life.storage->stats().journal_corrupt_records, 0u);
+    if (seed > 1) continue;
+    EXPECT_EQ(promised.size(), 4u);  // nothing stopped these
+    for (const auto& [key, value] : promised) EXPECT_EQ(value, 200) << key;
+  }
+}
 
 }  // namespace
 }  // namespace pion

@@ -123,8 +123,7 @@ TEST_F(Fault, ARecordInsideAValueIsNoRecord) {
     for (size_t shift = 0; shift < 8; shift++) {  // at every alignment
       std::string value = std::string(shift, '\0');
       RecordHeader header{.total_bytes = total, .type = ModelPlane::kType, .flags = 0, .header_check = 0, .lsn = 6, .hash = 0};
-      header.header_check = record_header_check(0, header);
-      header.hash = record_hash(xxh3(body), 0, total, header.type, 0, 6);
+      seal_record(header, 0, body);
       value.append(bytes_of(header)).append(body);
       forged += value + std::string(64, '\0');
     }

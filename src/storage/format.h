@@ -57,15 +57,21 @@ inline constexpr size_t kBatchRecordBytes = sizeof(RecordHeader) + sizeof(BatchB
 static_assert(kBatchRecordBytes % kRecordAlign == 0);
 
 // Ties a body to its place: a record whose type, length or lsn was changed does not verify, nor does one of another
-// directory, nor one that a client smuggled into a value (it does not know the seed).
-inline uint64_t record_hash(uint64_t body_hash, uint64_t seed, uint32_t total_bytes, uint8_t type, uint8_t flags, Lsn lsn) {
+// directory, nor one that a client smuggled into a value (it does not know the seed). In two steps, so that only the
+// second, which needs the lsn, is done under the journal's lock.
+inline uint64_t record_key(uint64_t seed, uint32_t total_bytes, uint8_t type, uint8_t flags) {
   const uint64_t shape = (static_cast<uint64_t>(total_bytes) << 16) | (static_cast<uint64_t>(type) << 8) | flags;
-  return mix64(body_hash ^ mix64(seed ^ mix64(lsn ^ mix64(shape))));
+  return mix64(seed ^ mix64(shape));
 }
+inline uint64_t record_place(uint64_t key, Lsn lsn) { return mix64(key + lsn); }
+inline uint64_t record_hash(uint64_t body_hash, uint64_t place) { return mix64(body_hash ^ place); }
+inline uint16_t record_header_check(uint64_t place) { return static_cast<uint16_t>(place >> 48); }
 
-inline uint16_t record_header_check(uint64_t seed, const RecordHeader& header) {
-  const uint64_t shape = (static_cast<uint64_t>(header.total_bytes) << 16) | (static_cast<uint64_t>(header.type) << 8) | header.flags;
-  return static_cast<uint16_t>(mix64(header.lsn ^ std::rotl(mix64(shape + seed), 17)) >> 48);
+// Fills in both from the other fields.
+inline void seal_record(RecordHeader& header, uint64_t seed, std::string_view body) {
+  const uint64_t place = record_place(record_key(seed, header.total_bytes, header.type, header.flags), header.lsn);
+  header.header_check = record_header_check(place);
+  header.hash = record_hash(xxh3(body), place);
 }
 
 inline constexpr uint64_t padded_record(uint64_t total_bytes) { return (total_bytes + kRecordAlign - 1) / kRecordAlign * kRecordAlign; }

@@ -83,7 +83,7 @@ Status JournalLog::extend_room_locked(uint64_t extra) {
     room_.store(target, std::memory_order_relaxed);
     return {};
   }
-  extend_at_ms_.store(now + 100, std::memory_order_relaxed);
+  extend_at_ms_.store(now + setup_.retry_ms, std::memory_order_relaxed);
   return status;
 }
 
@@ -102,14 +102,16 @@ Lsn JournalLog::append(uint8_t type, std::initializer_list<std::string_view> par
   const auto total = static_cast<uint32_t>(scratch.size());
   const uint64_t body_hash = xxh3(std::string_view(scratch).substr(sizeof(RecordHeader)));
   scratch.resize(padded_record(total), '\0');
+  const uint64_t key = record_key(setup_.seed, total, type, 0);
   RecordHeader header{.total_bytes = total, .type = type, .flags = 0, .header_check = 0, .lsn = 0, .hash = 0};
 
   {
     std::lock_guard lock(append_mutex_);
     if (pending_.empty()) begin_buffer_locked();
     header.lsn = appended_.load(std::memory_order_relaxed) + 1;
-    header.header_check = record_header_check(setup_.seed, header);
-    header.hash = record_hash(body_hash, setup_.seed, total, type, 0, header.lsn);
+    const uint64_t place = record_place(key, header.lsn);
+    header.header_check = record_header_check(place);
+    header.hash = record_hash(body_hash, place);
     std::memcpy(scratch.data(), &header, sizeof header);
     pending_.append(scratch);
     used_.fetch_add(scratch.size(), std::memory_order_relaxed);
@@ -548,7 +550,7 @@ void JournalLog::sync_tick() {
   }
 
   if (state_.load() == State::kFailed) {
-    mend_at_ms_ = monotonic_ms() + 100;
+    mend_at_ms_ = monotonic_ms() + setup_.retry_ms;
     if (Status status = mend(); !status) return note_failure(status.error());
     log_notice("the journal goes on in a new file");
     notify();

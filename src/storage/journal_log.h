@@ -35,6 +35,7 @@ struct JournalSetup {
   bool enabled = true;
   SyncMode mode = SyncMode::kEverySecond;
   JournalSizes sizes;
+  int64_t retry_ms = 100;                         // between attempts on a full or failing disk
   std::function<Status()> sync_payload;           // makes all payload written so far durable
   std::function<uint32_t()> next_payload_file;    // ids from here on are unused
   std::function<bool()> payload_dirty;

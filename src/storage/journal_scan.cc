@@ -5,16 +5,20 @@
 namespace pion {
 namespace {
 
+uint64_t place_of(const RecordHeader& header, uint64_t seed) {
+  return record_place(record_key(seed, header.total_bytes, header.type, header.flags), header.lsn);
+}
+
 // The header's fields can be those of a record that fits before `end`.
 bool plausible(const RecordHeader& header, uint64_t seed, uint64_t offset, uint64_t end) {
   if (header.total_bytes < sizeof(RecordHeader) || header.type == 0 || header.flags != 0) return false;
   if (header.total_bytes > sizeof(RecordHeader) + kMaxRecordBytes) return false;
   if (header.lsn == 0 || header.total_bytes > end - offset) return false;
-  return header.header_check == record_header_check(seed, header);
+  return header.header_check == record_header_check(place_of(header, seed));
 }
 
 bool verifies(const RecordHeader& header, uint64_t seed, std::string_view body) {
-  return header.hash == record_hash(xxh3(body), seed, header.total_bytes, header.type, header.flags, header.lsn);
+  return header.hash == record_hash(xxh3(body), place_of(header, seed));
 }
 
 // A whole record at `offset`, or an empty view of it.
@@ -133,8 +137,7 @@ std::string batch_record(uint64_t seed, Lsn next_lsn, Lsn synced, uint32_t next_
                       .header_check = 0,
                       .lsn = next_lsn,
                       .hash = 0};
-  header.header_check = record_header_check(seed, header);
-  header.hash = record_hash(xxh3(bytes_of(body)), seed, header.total_bytes, header.type, 0, next_lsn);
+  seal_record(header, seed, bytes_of(body));
   return std::string(bytes_of(header)).append(bytes_of(body));
 }
 

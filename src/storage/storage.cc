@@ -142,6 +142,7 @@ Status StorageImpl::open() {
                        .enabled = options_.appendonly,
                        .mode = options_.sync,
                        .sizes = journal_sizes(options_, disk_bytes),
+                       .retry_ms = options_.retry_ms,
                        .sync_payload = [this] { return payload_->sync_dirty(); },
                        .next_payload_file = [this] { return payload_->next_file(); },
                        .payload_dirty = [this] { return payload_->dirty(); },

@@ -56,6 +56,7 @@ struct StorageOptions {
   uint64_t journal_reserve_bytes = 0;             // of room that only records that free space may use
   uint64_t payload_step_bytes = 0;                // payload files are allocated in steps of this
   uint64_t payload_file_bytes = kPayloadFileBytes;
+  int64_t retry_ms = 100;                         // between attempts to write on a full or failing disk
 };
 
 struct StorageStats {

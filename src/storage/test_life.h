@@ -29,7 +29,8 @@ inline StorageOptions small_options(SyncMode mode = SyncMode::kEverySecond) {
           .journal_ahead_bytes = 64 * kKiB,
           .journal_reserve_bytes = 16 * kKiB,
           .payload_step_bytes = 256 * kKiB,
-          .payload_file_bytes = 2 * kMiB};
+          .payload_file_bytes = 2 * kMiB,
+          .retry_ms = 2};
 }
 
 // From a start to a stop (or a crash of the disk under it).
