@@ -162,6 +162,33 @@ def test_a_store_of_steps_can_be_cut_at_any_token():
             assert flat(feed(a, [3], first=tokens)) == flat(feed(b, [3], first=tokens)), tokens
 
 
+@pytest.mark.parametrize("seed", range(24))
+def test_random_histories(seed):
+    """Rings of random size, sinks and feeding, stored in random steps: at every boundary the restored one goes on bit-equal."""
+    rng = np.random.default_rng(seed)
+    size = int(rng.integers(5, 40))
+    keep = int(rng.integers(0, min(5, size - 1)))
+    make = lambda: [RotatingKVCache(size, keep=keep), KVCache()]  # noqa: E731
+    layout, live = layout_of(make), make()
+    store, at = Store(layout), 0
+    for _ in range(6):
+        start = at
+        for step in rng.choice([1, 1, 1, 2, 3, size - keep], size=int(rng.integers(1, 9))):
+            if at + step - start > size - keep:
+                break
+            for leaf in live:
+                feed(leaf, [int(step)], first=at)
+            at += int(step)
+        if at == start:
+            continue
+        store.put(live, start, at)
+        back, goes_on, then = store.get(at, make()), copy.deepcopy(live), at
+        for step in rng.choice([1, 1, 2, 7, size + 3], size=5):
+            for a, b in zip(goes_on, back):
+                assert flat(feed(a, [int(step)], first=then)) == flat(feed(b, [int(step)], first=then)), (at, then, step)
+            then += int(step)
+
+
 def test_chunked_after_its_model_cut_it():
     """The model calls maybe_trim_front before each step; from there on both caches are the same."""
     make = lambda: [ChunkedKVCache(16)]  # noqa: E731
