@@ -168,7 +168,7 @@ uint32_t PromptStore::pick_leaf(bool read) {
     }
     const uint32_t slot = list[at];
     Segment& segment = tree_.slots[slot];
-    if (((segment.flags & kSegmentRead) != 0) != read) {
+    if ((segment.read != 0) != read) {
       tree_.move_leaf(slot);
       continue;
     }
@@ -190,11 +190,11 @@ void PromptStore::demote_if_many() {
       if (oldest == kNoSlot || tree_.slots[slot].last_used_us < tree_.slots[oldest].last_used_us) oldest = slot;
     }
     Segment& segment = tree_.slots[oldest];
-    if (!(segment.flags & kSegmentRead)) {
+    if (segment.read == 0) {
       tree_.move_leaf(oldest);
       continue;
     }
-    segment.flags &= static_cast<uint8_t>(~kSegmentRead);
+    segment.read = 0;
     read_flag_bytes_ -= std::min(read_flag_bytes_.load(), segment.bytes());
     tree_.move_leaf(oldest);
   }
@@ -228,7 +228,7 @@ std::vector<ExtentRef> PromptStore::unlink_all(const std::vector<uint32_t>& vict
     for (size_t i = 0; i < segment.refs; ++i) {
       if (segment.ref(i)) refs.push_back(segment.ref(i));
     }
-    if (segment.flags & kSegmentRead) read_flag_bytes_ -= std::min(read_flag_bytes_.load(), segment.bytes());
+    if (segment.read != 0) read_flag_bytes_ -= std::min(read_flag_bytes_.load(), segment.bytes());
     tree_.unlink(slot);
   }
   return refs;

@@ -21,6 +21,7 @@ Status PromptStore::load_section(uint32_t number, Lsn lsn, std::string_view body
   if (reader.get<uint32_t>() != kCheckpointVersion) return bad("a checkpoint section of another version");
   if (number == kModelsSection) {
     next_model_id_ = std::max(next_model_id_, reader.get<uint32_t>());
+    id_seen(reader.get<uint64_t>());
     const auto count = reader.varint();
     for (uint64_t i = 0; i < count && !reader.failed(); ++i) {
       const auto measured_us = reader.get<uint64_t>(), measured_tokens = reader.get<uint64_t>();
@@ -61,6 +62,12 @@ Status PromptStore::load_section(uint32_t number, Lsn lsn, std::string_view body
   return bad("a segments section whose extents do not add up");
 }
 
+// Ids are never given twice: not even that of a segment whose record of being dropped was lost, so that bytes which lie where its
+// extents lay cannot pass for its own.
+void PromptStore::id_seen(uint64_t id) {
+  if (id >= next_id_) next_id_ = id + 1;
+}
+
 // Links what the sections brought. A section that was lost takes with it what hangs on its segments.
 void PromptStore::build() {
   if (built_) return;
@@ -74,7 +81,7 @@ void PromptStore::build() {
   for (const PackedSegment& packed : loaded_) {
     if (packed.slot < kMaxSlots) slots = std::max(slots, packed.slot + 1);
   }
-  tree_.slots.reserve(slots);
+  tree_.reserve(slots, loaded_.size());
   std::vector<uint32_t> place(slots, kNoSlot);  // slot -> loaded_
   for (uint32_t i = 0; i < loaded_.size(); ++i) {
     if (loaded_[i].slot < slots) place[loaded_[i].slot] = i;
@@ -117,15 +124,17 @@ void PromptStore::build() {
     if (fresh) known->second = tree_.make_root(root_names[packed.root].first, root_names[packed.root].second);
     Segment& segment = tree_.slots[packed.slot];
     segment.id = packed.id;
+    id_seen(packed.id);
     segment.last_used_us = packed.last_used_us;
     segment.root = known->second;
     segment.parent = packed.parent & kRootParent ? kRootParent | known->second : packed.parent;
     segment.from = packed.from, segment.to = packed.to, segment.rows_from = packed.rows_from;
     segment.edge = packed.edge, segment.hits = packed.hits, segment.prefill_ms = packed.prefill_ms;
-    segment.flags = packed.flags;
+    segment.flags = packed.flags & static_cast<uint8_t>(~kSegmentReadPacked);
+    segment.read = packed.flags & kSegmentReadPacked ? 1 : 0;
     segment.set_refs(refs);
     tree_.link(packed.slot);
-    if (segment.flags & kSegmentRead) read_flag_bytes_ += segment.bytes();
+    if (segment.read != 0) read_flag_bytes_ += segment.bytes();
     if (models_by_id_[root_names[packed.root].first]->boundaries) bounded_.emplace_back(packed.slot, packed.id);
   }
   if (lost > 0) {
@@ -214,6 +223,7 @@ Status PromptStore::apply(Lsn lsn, uint8_t type, std::string_view body) {
       if (parent == kNoSlot) parent = kRootParent | (root = tree_.make_root(record->model, record->salt));
       Segment& segment = tree_.slots[record->name.slot];
       segment.id = record->name.id;
+      id_seen(segment.id);
       segment.parent = parent;
       segment.root = root;
       segment.from = record->from, segment.to = record->to, segment.rows_from = record->rows_from;
@@ -268,6 +278,7 @@ Status PromptStore::apply(Lsn lsn, uint8_t type, std::string_view body) {
       const uint64_t bytes = segment.bytes();
       const uint32_t tokens = segment.tokens();
       segment.id = record->new_id;
+      id_seen(segment.id);
       segment.to = record->to, segment.rows_from = record->rows_from, segment.prefill_ms = record->prefill_ms;
       segment.set_refs(record->refs);
       tree_.recount(record->name.slot, bytes, tokens);
@@ -309,7 +320,7 @@ Status PromptStore::write_checkpoint(CheckpointSink& sink) {
     std::shared_lock lock(mutex_);
     cut = recovering_ ? last_lsn_.load() : storage_.journal().appended_lsn();
     ByteWriter models(sections[kModelsSection]);
-    models.put(kCheckpointVersion).put(next_model_id_).varint(models_.size());
+    models.put(kCheckpointVersion).put(next_model_id_).put(next_id_.load() - 1).varint(models_.size());
     for (const auto& [name, model] : models_) {
       models.put(model->measured_us.load()).put(model->measured_tokens.load());
       models.bytes(encode(ModelRecord{model->id, model->name, model->json}));
@@ -336,13 +347,14 @@ Status PromptStore::write_checkpoint(CheckpointSink& sink) {
       refs.clear();
     };
     for (uint32_t slot = 0; slot < tree_.slots.size(); ++slot) {
-      Segment& segment = tree_.slots[slot];
+      const Segment& segment = tree_.slots[slot];
       if (segment.id == 0) continue;
       PackedSegment packed{};
       packed.id = segment.id;
-      packed.last_used_us = std::atomic_ref(segment.last_used_us).load(std::memory_order_relaxed);
-      packed.hits = std::atomic_ref(segment.hits).load(std::memory_order_relaxed);
-      packed.flags = std::atomic_ref(segment.flags).load(std::memory_order_relaxed);
+      const Segment::Use use = segment.use();
+      packed.last_used_us = use.last_used_us;
+      packed.hits = use.hits;
+      packed.flags = segment.flags | (use.read ? kSegmentReadPacked : 0);
       packed.slot = slot, packed.parent = segment.parent, packed.root = segment.root;
       packed.from = segment.from, packed.to = segment.to, packed.rows_from = segment.rows_from, packed.edge = segment.edge;
       packed.prefill_ms = segment.prefill_ms, packed.refs = segment.refs;

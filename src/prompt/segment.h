@@ -19,11 +19,11 @@ inline constexpr uint32_t kRootParent = 1u << 31;  // a parent with this bit is 
 enum SegmentFlag : uint8_t {
   kSegmentMediaEdge = 1,  // `edge` is the hash of a media item, not a token id
   kSegmentBoundary = 2,   // no tokens: window and trailing rows at position `to`, hung on the segment that holds token `to` - 1
-  kSegmentRead = 4,       // a match used it since it was stored or demoted: evicted after what nobody used
+  kSegmentReadPacked = 4, // in checkpoints only: Segment::read
 };
 
 // What continues a chain (or a root) with the tokens [from, to). Immutable but for the links, counters and flags; those which
-// a match changes under the shared lock (last_used_us, hits, pins, kSegmentRead) are only touched through touch()/pin().
+// a match changes under the shared lock (last_used_us, hits, pins, read) are only touched there through the members below.
 struct Segment {
   uint64_t id = 0;             // unique for ever; 0: the slot is free
   int64_t last_used_us = 0;    // wall clock
@@ -43,6 +43,7 @@ struct Segment {
   float prefill_ms = std::numeric_limits<float>::quiet_NaN();  // measured for [from, to); NaN: not told
   uint8_t flags = 0;
   uint8_t refs = 0;
+  uint8_t read = 0;  // 1: a match used it since it was stored or demoted; evicted after what nobody used
 
   bool boundary() const { return flags & kSegmentBoundary; }
   uint32_t tokens() const { return boundary() ? 0 : to - from; }
@@ -69,7 +70,17 @@ struct Segment {
     std::atomic_ref(last_used_us).store(now_us, std::memory_order_relaxed);
     if (!count) return false;
     std::atomic_ref(hits).fetch_add(1, std::memory_order_relaxed);
-    return !(std::atomic_ref(flags).fetch_or(kSegmentRead, std::memory_order_relaxed) & kSegmentRead);
+    return std::atomic_ref(read).exchange(1, std::memory_order_relaxed) == 0;
+  }
+  struct Use {
+    int64_t last_used_us;
+    uint32_t hits;
+    bool read;
+  };
+  Use use() const {
+    Segment& self = const_cast<Segment&>(*this);  // atomic_ref reads through non-const references only
+    return {std::atomic_ref(self.last_used_us).load(std::memory_order_relaxed), std::atomic_ref(self.hits).load(std::memory_order_relaxed),
+            std::atomic_ref(self.read).load(std::memory_order_relaxed) != 0};
   }
 };
 

@@ -11,9 +11,7 @@
 namespace pion {
 
 PromptStore::PromptStore(Storage& storage, PromptOptions options) : storage_(storage), options_(options), tree_(storage.seed()) {
-  // Ids are unique over restarts and directories without being remembered: 31 random bits, then a counter.
   std::random_device device;
-  next_id_ = (uint64_t{device() & 0x7fffffffu} << 32) + 1;
   random_ ^= device();
 }
 
@@ -130,8 +128,9 @@ PromptResult<std::pair<uint64_t, std::vector<ListedChain>>> PromptStore::list(st
     chain.tokens = segment.to;
     chain.bytes = segment.bytes();
     for (uint32_t up = at; !(up & kRootParent); up = tree_.slots[up].parent) chain.chain_bytes += tree_.slots[up].bytes();
-    chain.hits = segment.hits;
-    chain.age_s = static_cast<double>(std::max<int64_t>(0, now_us - segment.last_used_us)) / 1e6;
+    const Segment::Use use = segment.use();
+    chain.hits = use.hits;
+    chain.age_s = static_cast<double>(std::max<int64_t>(0, now_us - use.last_used_us)) / 1e6;
     chains.push_back(std::move(chain));
   }
   return std::pair{slot >= tree_.slots.size() ? 0 : slot, std::move(chains)};

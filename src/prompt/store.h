@@ -156,6 +156,7 @@ class PromptStore : public Plane {
   Status truncate(const Model& model, uint32_t slot, uint32_t at, std::vector<uint32_t> victims);
 
   // records.cc
+  void id_seen(uint64_t id);
   void build();  // after sections: links what was loaded
 
   Storage& storage_;
@@ -169,10 +170,10 @@ class PromptStore : public Plane {
   std::vector<std::pair<uint32_t, uint64_t>> bounded_;  // segments that may have window or trailing rows to give up
   std::atomic<Lsn> last_lsn_{0};
   std::atomic<uint64_t> commits_{0};       // grows when what a match could find grew
-  std::atomic<uint64_t> next_id_{0};
+  std::atomic<uint64_t> next_id_{1};
   uint64_t reserved_bytes_ = 0;            // of PUTs under way
   std::atomic<uint64_t> budget_bytes_{0};
-  std::atomic<uint64_t> read_flag_bytes_{0};  // of segments with kSegmentRead, about
+  std::atomic<uint64_t> read_flag_bytes_{0};  // of segments that were read, about
   std::vector<PackedSegment> loaded_;      // between load_section() and build()
   std::vector<ExtentRef> loaded_refs_;
   std::vector<LoadedRoot> loaded_roots_;

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <atomic>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -181,7 +182,7 @@ class TestStore {
   uint64_t budget_;
   std::unique_ptr<Storage> storage_;
   std::unique_ptr<PromptStore> store_;
-  uint64_t next_client_ = 1;
+  std::atomic<uint64_t> next_client_{1};
 };
 
 }  // namespace pion::prompt_test

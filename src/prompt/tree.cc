@@ -161,7 +161,7 @@ void SegmentTree::update_leaf(uint32_t slot) {
   const bool leaf = segment.first_child == kNoSlot && segment.first_boundary == kNoSlot;
   if (leaf == (segment.leaf_position != kNoSlot)) return;
   if (!leaf) return leaf_remove(slot);
-  std::vector<uint32_t>& list = leaves_[(segment.flags & kSegmentRead) != 0];
+  std::vector<uint32_t>& list = leaves_[segment.read != 0];
   segment.leaf_position = static_cast<uint32_t>(list.size());
   list.push_back(slot);
 }

@@ -36,6 +36,12 @@ class SegmentTree {
   const Root& root(uint32_t index) const { return roots_[index]; }
   uint32_t root_count() const { return static_cast<uint32_t>(roots_.size()); }
 
+  // Room for what recovery is about to link.
+  void reserve(uint64_t slot_count, size_t segments) {
+    slots.reserve(slot_count);
+    if (segments > index_live_) rehash(segments + segments / 4);
+  }
+
   // The child of `parent` (slot or root) that leaves it at `offset` with this edge and that `accept(slot)` takes; kNoSlot if
   // there is none. Several can share a media edge's hash; a token edge is decided by the edge itself.
   template <typename Accept>
@@ -70,7 +76,7 @@ class SegmentTree {
   uint64_t bytes() const { return bytes_; }
 
   // Segments with neither children nor boundaries. Two lists, for eviction to tell used from unused ones; which list a leaf
-  // stands in may lag behind its kSegmentRead flag.
+  // stands in may lag behind Segment::read.
   std::vector<uint32_t>& leaves(bool read) { return leaves_[read]; }
   void move_leaf(uint32_t slot);  // into the list of its flag
 
