@@ -40,7 +40,8 @@ Outcome role(CommandContext& context) {
 Outcome save(CommandContext& context) {
   if (!context.on_worker) return Outcome::kNeedsWorker;
   if (const Status status = context.services.storage->checkpoint(); !status) {
-    return refuse(context, "ERR " + status.error().message);
+    const bool busy = status.error().code == ErrorCode::kBusy;
+    return refuse(context, busy ? "ERR Background save already in progress" : "ERR " + status.error().message);
   }
   context.reply.ok();
   return Outcome::kDone;
@@ -130,8 +131,7 @@ Outcome waitaof(CommandContext& context) {
   if (!local) return refuse(context, kNotAnInteger);
   if (*local < 0 || *local > 1) return refuse(context, "ERR value is out of range, value must between 0 and 1");
   const auto replicas = integer_argument(context.arg(2));
-  if (!replicas) return refuse(context, kNotAnInteger);
-  if (*replicas < 0) return refuse(context, "ERR value is out of range, must be positive");
+  if (!replicas || *replicas < 0) return refuse(context, "ERR value is out of range, must be positive");
   int64_t timeout_ms = 0;
   if (const std::string error = parse_timeout(context.arg(3), timeout_ms); !error.empty()) return refuse(context, error);
   Journal& journal = context.services.storage->journal();
@@ -173,7 +173,8 @@ constexpr CommandSpec kServer[] = {
     {.name = "bgsave", .handler = bgsave, .status = "differs: a checkpoint in the background; there is no fork"},
     {.name = "config", .subcommands = kConfig, .status = "differs: the parameters of docs/configuration.md"},
     {.name = "debug", .handler = debug,
-     .status = "differs: ERROR, HELP, PANIC, SET-ACTIVE-EXPIRE and SLEEP, which stops its own connection only"},
+     .status = "differs: ERROR, HELP, PANIC, RELOAD (of the keyspace, from a checkpoint), SET-ACTIVE-EXPIRE, and SLEEP, which stops its "
+               "own connection only"},
     {.name = "info", .handler = info, .status = "differs: a section pion; fields of what there is"},
     {.name = "lastsave", .handler = lastsave, .status = "differs: of the last checkpoint"},
     {.name = "role", .handler = role},

@@ -101,6 +101,10 @@ class Keyspace : public Plane {
   Lsn flush(int database);
   Lsn swap_databases(int a, int b);
 
+  // DEBUG RELOAD: the stripe's keys are thrown away and made anew from its sections of a checkpoint. False, and nothing done:
+  // the stripe changed after it. Any thread.
+  Result<bool> reload_stripe(uint32_t number, Lsn lsn, std::span<const std::string> bodies);
+
   // The second and minute that entries' clocks count in, updated by maintain().
   uint32_t clock_s() const { return clock_s_.load(std::memory_order_relaxed); }
   uint32_t idle_s(const Entry& entry) const;
@@ -141,6 +145,8 @@ class Keyspace : public Plane {
   uint64_t expire_due(unsigned stripe_number, int64_t now_ms, uint64_t limit);
   bool free_garbage(int64_t deadline_us);
   void apply_to(Stripe& stripe, const Effect& effect);
+  Status check_section(uint32_t number, std::string_view body) const;
+  void apply_section(Stripe& stripe, std::string_view body);
   Status check_effect(Lsn lsn, const Effect& effect);
   void apply_effect(Lsn lsn, const Effect& effect);
 

@@ -76,24 +76,49 @@ void Keyspace::apply_effect(Lsn lsn, const Effect& effect) {
   }
 }
 
-Status Keyspace::load_section(uint32_t number, Lsn lsn, std::string_view body) {
+// All or nothing: a section is read to its end before anything of it counts.
+Status Keyspace::check_section(uint32_t number, std::string_view body) const {
   if (number >= kStripes) return fail(ErrorCode::kCorrupt, "a section of a stripe that does not exist");
-  // All or nothing: the section is read to its end before anything of it counts.
   for (ByteReader check(body); !check.empty();) {
     Effect effect;
     if (!read_effect(check, effect) || effect.kind != EffectKind::kSet || Shard::hash(effect.key, seed_).stripe() != number) {
       return fail(ErrorCode::kCorrupt, "a section that holds no keys of its stripe");
     }
   }
-  Stripe& stripe = (*stripes_)[number];
-  std::lock_guard lock(stripe.lock);
+  return {};
+}
+
+void Keyspace::apply_section(Stripe& stripe, std::string_view body) {
   for (ByteReader reader(body); !reader.empty();) {
     Effect effect;
     read_effect(reader, effect);
     apply_to(stripe, effect);
   }
+}
+
+Status Keyspace::load_section(uint32_t number, Lsn lsn, std::string_view body) {
+  PION_TRY(check_section(number, body));
+  Stripe& stripe = (*stripes_)[number];
+  std::lock_guard lock(stripe.lock);
+  apply_section(stripe, body);
   stripe.loaded_lsn = stripe.last_lsn = std::max(stripe.loaded_lsn, lsn);
   return {};
+}
+
+Result<bool> Keyspace::reload_stripe(uint32_t number, Lsn lsn, std::span<const std::string> bodies) {
+  for (const std::string& body : bodies) PION_TRY(check_section(number, body));
+  if (number >= kStripes) return fail(ErrorCode::kInvalid, "there is no such stripe");
+  Stripe& stripe = (*stripes_)[number];
+  std::vector<std::unique_ptr<Shard>> old;  // freed without the lock; their extents live on, the new keys name them
+  std::lock_guard lock(stripe.lock);
+  if (stripe.last_lsn > lsn) return false;
+  for (Shard* shard : stripe.shards) {
+    if (!shard || !shard->has_table()) continue;
+    report_memory(stripe, -static_cast<int64_t>(shard->memory_bytes()));
+    old.push_back(shard->detach());
+  }
+  for (const std::string& body : bodies) apply_section(stripe, body);
+  return true;
 }
 
 Status Keyspace::apply(Lsn lsn, uint8_t type, std::string_view body) {

@@ -118,7 +118,8 @@ constexpr OptionSpec kOptions[] = {
 
     // Logging.
     {.name = "loglevel", .group = kLogging, .kind = OptionKind::kChoice, .target = &S::loglevel,
-     .doc = "least weighty lines that are logged", .value = "LEVEL", .choices = kLevelChoices, .changeable = kAtRunTime},
+     .doc = "least weighty lines that are logged", .value = "LEVEL", .choices = kLevelChoices, .changeable = kAtRunTime,
+     .origin = "differs: no level nothing"},
     {.name = "logfile", .group = kLogging, .kind = OptionKind::kText, .target = &S::logfile,
      .doc = "file of the log; empty: standard error", .value = "PATH"},
 

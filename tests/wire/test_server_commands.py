@@ -33,7 +33,6 @@ CONFIG SET timeout x
 CONFIG SET timeout -1
 CONFIG SET appendfsync x
 CONFIG SET maxmemory-policy x
-CONFIG SET loglevel x
 CONFIG SET databases 3
 CONFIG SET maxmemory-samples 5
 CONFIG REWRITE
@@ -307,6 +306,43 @@ def test_panic_ends_the_process_and_loses_nothing(pion: PionServer) -> None:
     assert pion.process is not None and pion.process.wait(30) == -6
     pion.start()
     assert answer(pion.port, "GET", "a") == b"1"
+
+
+def test_reload_reads_every_key_again_from_disk(pion: PionServer) -> None:
+    with Connection(pion.port) as c:
+        keys = {f"k{i}".encode(): (b"%d" % i) * (i % 50) for i in range(2000)}
+        for key, value in keys.items():
+            c.call("SET", key, value)
+        large = bytes(range(256)) * 4096
+        c.call("SET", "large", large)
+        c.call("SET", "later", "1", "PXAT", 4_000_000_000_000)
+        c.call("SELECT", 5)
+        c.call("SET", "there", "5")
+        c.call("SELECT", 0)
+        for _ in range(2):
+            assert c.call("DEBUG", "RELOAD") == "OK"
+            assert c.call("DBSIZE") == len(keys) + 2
+            assert {key: c.call("GET", key) for key in keys} == keys
+            assert c.call("GET", "large") == large
+            assert c.call("PEXPIRETIME", "later") == 4_000_000_000_000
+            assert c.call("SELECT", 5) == "OK" and c.call("GET", "there") == b"5" and c.call("SELECT", 0) == "OK"
+        assert "stripes kept because they changed meanwhile: 0" in pion.log_text()
+        assert c.call("DEL", "large") == 1
+    pion.restart()
+    with Connection(pion.port) as c:
+        assert c.call("DBSIZE") == len(keys) + 1 and c.call("GET", "k7") == b"7" * 7
+
+
+def test_reload_while_others_write(pion_factory: Callable[..., PionServer]) -> None:
+    server = pion_factory("-w", "2")
+    with Connection(server.port) as writer, Connection(server.port) as reloader:
+        acknowledged = 0
+        for _ in range(5):
+            reloader.send("DEBUG", "RELOAD")
+            for _ in range(200):
+                acknowledged = writer.call("INCR", "counter")
+            assert reloader.read() == "OK"
+        assert writer.call("GET", "counter") == b"%d" % acknowledged == b"1000"
 
 
 def test_no_tcp_port(tmp_path: Path) -> None:
