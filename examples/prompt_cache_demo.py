@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
+import json
 import os
 import sys
 import time
@@ -64,6 +66,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="threads of the engine")
     parser.add_argument("--cold-runs", type=int, default=2, help="cold prefills (default 2)")
     parser.add_argument("--processes", type=int, default=3, help="fresh engine processes per row (default 3)")
+    parser.add_argument("--json", help="write every measurement and the adapter's reports to this file")
     parser.add_argument("--answer", type=int, default=64, help="greedy tokens compared (default 64)")
     return parser.parse_args()
 
@@ -95,6 +98,8 @@ def main() -> int:
         "\nstarts, and the column is their FIRST request, (later) their further ones. Tokens: the first"
         f" {args.answer}, greedy,\nagainst cold. K/V: every byte of the prefix's rows against the cold prefill in the same steps."
     )
+    if args.json:
+        Path(args.json).write_text(json.dumps({name: dataclasses.asdict(row) for name, row in rows.items()}, indent=1))
     wrong = [row.name for row in rows.values() if not all(row.tokens_equal + row.kv_equal)]
     if wrong:
         print(f"\nDIFFERENT: {', '.join(wrong)}", file=sys.stderr)
