@@ -249,7 +249,7 @@ class Client:
                     raise
                 except (OSError, EOFError, PionError) as error:
                     self._drop()
-                    late = isinstance(error, TimeoutError)
+                    late = isinstance(error, (TimeoutError, BlockingIOError))
                     if not fresh and not late and retry:
                         continue
                     if fresh or late:
@@ -263,7 +263,7 @@ class Client:
 
     def _describe(self, error: BaseException) -> str:
         where = self.unix_socket or f"{self.host}:{self.port}"
-        if isinstance(error, TimeoutError):
+        if isinstance(error, (TimeoutError, BlockingIOError)):
             return f"{where} did not answer in time"
         return f"{where}: {error}" if str(error) else f"{where}: {type(error).__name__}"
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import array
 import os
 import socket
+import struct
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -54,6 +55,14 @@ class Connection:
         self._end = 0
         self._fds: list[int] = []
         self.is_unix = sock.family == socket.AF_UNIX
+        # Blocking, with the kernel's own time-outs: Python's would poll before every read, and could not
+        # fill a large buffer in one call. A late answer is a BlockingIOError.
+        sock.settimeout(None)
+
+    def _arm(self, option: int, deadline: Deadline) -> None:
+        """The next sends or receives end with the deadline."""
+        seconds, rest = divmod(max(1e-4, deadline.left()), 1)
+        self._sock.setsockopt(socket.SOL_SOCKET, option, struct.pack("@ll", int(seconds), int(rest * 1e6)))
 
     def close(self) -> None:
         """Close the socket and any descriptor nobody took."""
@@ -92,7 +101,7 @@ class Connection:
         ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
         at = 0
         while at < len(pieces):
-            self._sock.settimeout(deadline.left())
+            self._arm(socket.SO_SNDTIMEO, deadline)
             sent = self._sock.sendmsg(pieces[at : at + _IOV_MAX], ancillary)
             ancillary = []
             while at < len(pieces) and sent >= len(pieces[at]):
@@ -107,7 +116,7 @@ class Connection:
         """Wait for the next bytes and take the descriptors that come with them (see ``take_fds``)."""
         if self._pos != self._end:
             raise ProtocolError("bytes of an earlier reply were left when descriptors were expected")
-        self._sock.settimeout(deadline.left())
+        self._arm(socket.SO_RCVTIMEO, deadline)
         space = socket.CMSG_SPACE(_MAX_FDS * array.array("i").itemsize)
         data, ancillary, flags, _ = self._sock.recvmsg(_BUFFER_BYTES, space, socket.MSG_CMSG_CLOEXEC)
         for level, kind, raw in ancillary:
@@ -144,7 +153,7 @@ class Connection:
             self._pos, self._end = 0, rest
             if rest == _BUFFER_BYTES:
                 raise ProtocolError("a line of a reply is longer than 64 KiB")
-        self._sock.settimeout(deadline.left())
+        self._arm(socket.SO_RCVTIMEO, deadline)
         got = self._sock.recv_into(self._view[self._end :])
         if got == 0:
             raise EOFError("connection closed by the server")
@@ -166,8 +175,8 @@ class Connection:
         target[:done] = self._view[self._pos : self._pos + done]
         self._pos += done
         while done < size:
-            self._sock.settimeout(deadline.left())
-            got = self._sock.recv_into(target[done:])
+            self._arm(socket.SO_RCVTIMEO, deadline)
+            got = self._sock.recv_into(target[done:], 0, socket.MSG_WAITALL)
             if got == 0:
                 raise EOFError("connection closed in the middle of a reply")
             done += got
@@ -236,7 +245,33 @@ class Connection:
             return pairs if kind == b"%" else self._value(deadline, bulk, depth)
         if number < 0:
             return None
-        return [self._value(deadline, bulk, depth + 1) for _ in range(number)]
+        return self._array(number, deadline, bulk, depth)
+
+    def _array(self, number: int, deadline: Deadline, bulk: Bulk | None, depth: int) -> list[Any]:
+        """Elements of an array. Numbers and short bulks that lie whole in the buffer are taken on a short
+        way: LOCATE answers thousands of them, and the long way costs a microsecond each."""
+        out: list[Any] = []
+        buffer = self._buffer
+        for _ in range(number):
+            pos = self._pos
+            kind = buffer[pos] if pos < self._end else 0
+            if kind == 58 or kind == 36 and bulk is None:  # ':' and '$'
+                found = buffer.find(b"\r\n", pos, self._end)
+                if found > 0:
+                    value = _integer(buffer[pos + 1 : found])
+                    if kind == 58:
+                        out.append(value)
+                        self._pos = found + 2
+                        continue
+                    stop = found + 2 + value
+                    if 0 <= value and stop + 2 <= self._end:
+                        if buffer[stop : stop + 2] != b"\r\n":
+                            raise ProtocolError("a bulk does not end with CRLF")
+                        out.append(bytes(buffer[found + 2 : stop]))
+                        self._pos = stop + 2
+                        continue
+            out.append(self._value(deadline, bulk, depth + 1))
+        return out
 
 
 def _as_bytes(argument: Argument) -> bytes | bytearray | memoryview:
@@ -249,11 +284,11 @@ def _as_bytes(argument: Argument) -> bytes | bytearray | memoryview:
     return memoryview(argument).cast("B")
 
 
-def _integer(raw: bytes) -> int:
+def _integer(raw: bytes | bytearray) -> int:
     try:
         return int(raw)
     except ValueError:
-        raise ProtocolError(f"not a number in a reply: {raw[:32]!r}") from None
+        raise ProtocolError(f"not a number in a reply: {bytes(raw[:32])!r}") from None
 
 
 def text(value: Any) -> Any:

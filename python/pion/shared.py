@@ -11,11 +11,12 @@ from __future__ import annotations
 import fcntl
 import os
 import stat
+import struct
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-import numpy as np
 import xxhash
 
 from .errors import DataError, ProtocolError
@@ -26,8 +27,7 @@ _PARALLEL_BYTES = 8 << 20
 _IOV_MAX = 1000
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(NamedTuple):
     """Bytes [offset, offset + length) of a payload file, in an extent whose payload begins at ``base``.
 
     ``checksums`` are little-endian u64, for the chunks the run touches, in order;
@@ -46,14 +46,16 @@ class Run:
         """A run as LOCATE answers it; ProtocolError for anything that does not add up."""
         if not isinstance(raw, list) or len(raw) < 6:
             raise ProtocolError("LOCATE: a run is not six values")
-        file_id, offset, length, base, checksums, payload = raw[:6]
-        numbers = (file_id, offset, length, base, payload)
-        if not all(isinstance(n, int) and n >= 0 for n in numbers) or not isinstance(checksums, bytes):
-            raise ProtocolError("LOCATE: a run of other types than agreed")
-        run = cls(file_id, offset, length, base, checksums, payload)
-        if offset < base or offset + length > base + payload:
+        run = cls._make(raw[:6])
+        file_id, offset, length, base, checksums, payload = run
+        try:
+            whole = min(file_id, length, base) >= 0 and base <= offset and offset + length <= base + payload
+            chunks = len(checksums) // 8
+        except TypeError:
+            raise ProtocolError("LOCATE: a run of other types than agreed") from None
+        if not whole:
             raise ProtocolError("LOCATE: a run leaves its extent")
-        if length and len(checksums) != 8 * (run.last_chunk - run.first_chunk + 1):
+        if length and chunks != run.last_chunk - run.first_chunk + 1:
             raise ProtocolError("LOCATE: not one checksum per chunk")
         return run
 
@@ -93,8 +95,8 @@ def plan(wanted: Sequence[tuple[memoryview, Sequence[Run]]]) -> list[_Extent]:
                 extent = extents[key] = _Extent(run.file_id, run.base, run.payload_bytes, [], {})
             start = run.offset - run.base
             extent.pieces.append((start, start + run.length, target[done : done + run.length]))
-            sums = np.frombuffer(run.checksums, dtype="<u8").tolist()
-            extent.checksums.update(zip(range(run.first_chunk, run.last_chunk + 1), sums))
+            sums = struct.unpack(f"<{len(run.checksums) // 8}Q", run.checksums)
+            extent.checksums.update(enumerate(sums, run.first_chunk))
             done += run.length
         if done != target.nbytes:
             raise ProtocolError(f"LOCATE: runs of {done} bytes for rows of {target.nbytes}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import logging
+import os
 import queue
 import threading
 import time
@@ -63,17 +64,23 @@ class Storer:
         self.refused = 0
         self.failed = 0
         self._most = most_pending_bytes
+        self._warned: set[str] = set()
+        self._start_anew()
+        _LIVE.add(self)
+
+    def _start_anew(self) -> None:
+        self._pid = os.getpid()
         self._pending = 0
         self._idle = threading.Condition()
         self._queue: queue.SimpleQueue[Piece] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._warned: set[str] = set()
-        _LIVE.add(self)
 
     def put(self, piece: Piece) -> None:
         """Store this piece some time soon."""
         if piece.chain.broken:
             return
+        if self._pid != os.getpid():  # forked: the thread, and what it had to store, are the parent's
+            self._start_anew()
         with self._idle:
             if self._pending and self._pending + piece.nbytes > self._most:
                 piece.chain.broken = "the server takes rows more slowly than they are made"
@@ -87,6 +94,8 @@ class Storer:
     def flush(self, timeout_s: float = 30.0) -> bool:
         """Wait until all that was put is stored or dropped. False when that took too long."""
         until = time.monotonic() + timeout_s
+        if self._pid != os.getpid():
+            return True
         with self._idle:
             while self._pending:
                 left = until - time.monotonic()

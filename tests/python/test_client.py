@@ -13,10 +13,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import BINARY, start_real
 
 from pion.client import Client
 from pion.errors import Corrupt, DataError, Gap, Mismatch, NoLease, NoModel, ReplyError, Unavailable
 from pion.pools import Pool, Want, as_tokens, finite, non_finite_run
+from pion.replies import Media
 
 POOL = Pool("attention", 3, ("k", "v"), ((640, 320),) * 3, "f16")
 MANIFEST = {"engine": "test", "pools": [POOL.to_json()]}
@@ -178,6 +180,29 @@ def test_one_claimant_and_the_others_wait_for_its_puts(server):
         assert got and got[0].matched == 100 and not got[0].claimed
         first.close()  # a claimant that is gone is taken over
         assert second.match("m", TOKENS, lease_ms=0, claim_ms=20_000, wait_ms=8_000).claimed
+
+
+def test_pictures_are_told_apart_by_their_whole_digest():
+    """64 rows of a picture at 50: the same digest goes on, another one or plain padding ends the match there."""
+    if not BINARY.exists():
+        pytest.skip("pion-server is not built")
+    server = start_real()
+    try:
+        with Client(port=server.port, timeout_s=30, connect_timeout_s=10) as client:
+            client.model_set("m", MANIFEST)
+            ids = [*TOKENS[:50], *[0] * 64, *TOKENS[50:86]]
+            digest = bytes(range(32))
+            client.put("m", ids, 0, {"attention": blob(ids, 0, 150)}, media=[Media(50, 64, digest)])
+
+            def matched(*media: Media) -> int:
+                return client.match("m", ids, lease_ms=0, media=media).matched
+
+            assert matched(Media(50, 64, digest)) == 150
+            for same_tail in (2, 4, 8):
+                assert matched(Media(50, 64, bytes(32 - same_tail) + digest[-same_tail:])) == 50
+            assert matched() == 50
+    finally:
+        server.stop()
 
 
 # -- what must not happen ----------------------------------------------------------------------

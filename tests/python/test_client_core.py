@@ -220,6 +220,23 @@ def test_a_process_killed_in_the_middle_of_a_prefill_loses_at_most_a_step(server
     assert report.matched == 256 and report.fed == 144 and report.claimed
 
 
+def test_a_forked_child_uses_connections_and_a_thread_of_its_own(server):
+    one = core(server)
+    one.acquire(IDS[:50])
+    one.flush()
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            report = one.acquire(IDS[100:200])
+            code = 0 if one.flush(20) and report.stored == 100 else 2
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert one.acquire(IDS[:50]).matched == 49
+    assert one.matched_tokens(IDS[100:200]) == 100
+
+
 def test_store_live_keeps_what_was_generated(server):
     one = core(server, Live())
     one.acquire(IDS[:100])
