@@ -60,21 +60,32 @@ bool equals_folded(std::string_view given, std::string_view lower_name) {
 
 constexpr size_t kMaxCommandName = 32;
 
-// Case folds by setting bit 5 of every byte; names that this maps together are told apart by equals_folded().
+template <typename Word>
+uint64_t word_at(const char* at) {
+  Word word;
+  std::memcpy(&word, at, sizeof word);
+  return word;
+}
+
+// Case folds by setting bit 5 of every byte; names that this maps together are told apart by equals_folded(). Reads overlap
+// at the end, so that there is no loop over the last bytes.
 uint32_t folded_hash(std::string_view name) {
   constexpr uint64_t kFold = 0x2020202020202020u, kMultiplier = 0x9E3779B97F4A7C15u;
-  uint64_t hash = name.size() * kMultiplier;
   const char* at = name.data();
-  size_t left = name.size();
-  for (; left >= 8; at += 8, left -= 8) {
-    uint64_t word;
-    std::memcpy(&word, at, 8);
-    hash = (hash ^ (word | kFold)) * kMultiplier;
-    hash ^= hash >> 29;
+  const size_t size = name.size();
+  uint64_t hash = size * kMultiplier, last = 0;
+  if (size >= 8) {
+    for (size_t i = 0; i + 8 < size; i += 8) {
+      hash = (hash ^ (word_at<uint64_t>(at + i) | kFold)) * kMultiplier;
+      hash ^= hash >> 29;
+    }
+    last = word_at<uint64_t>(at + size - 8);
+  } else if (size >= 4) {
+    last = word_at<uint32_t>(at) | word_at<uint32_t>(at + size - 4) << 32;
+  } else if (size > 0) {
+    last = word_at<uint8_t>(at) | word_at<uint8_t>(at + size / 2) << 8 | word_at<uint8_t>(at + size - 1) << 16;
   }
-  uint64_t word = 0;
-  for (size_t i = 0; i < left; i++) word |= static_cast<uint64_t>(static_cast<uint8_t>(at[i])) << (8 * i);
-  hash = (hash ^ (word | kFold)) * kMultiplier;
+  hash = (hash ^ (last | kFold)) * kMultiplier;
   return static_cast<uint32_t>(hash >> 32);
 }
 
