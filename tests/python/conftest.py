@@ -45,13 +45,14 @@ class RealServer:
         self.process.wait(20)
 
 
-def start_real(directory: str | None = None, *options: str) -> RealServer:
-    """Start the binary on a free port and wait until it answers."""
+def start_real(directory: str | None = None, *options: str, port: int = 0) -> RealServer:
+    """Start the binary (on a free port unless one is named) and wait until it answers."""
     import socket
 
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    if not port:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
     directory = directory or tempfile.mkdtemp(prefix="pion-test-")
     log = open(os.path.join(directory, "log"), "ab")
     process = subprocess.Popen(

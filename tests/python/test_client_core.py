@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import BINARY, start_real
 from toy_engine import ToyEngine
 
 from pion.client import Client
@@ -106,7 +107,9 @@ def test_two_conversations_alternate_and_both_stay(server):
         for ids in (a, b):
             report = one.acquire(ids)
             one.flush()
-            if turn:
+            if turn == 0:  # the shared head is stored once
+                assert report.stored == (300 if ids is a else 100)
+            else:
                 assert report.matched == 299 and report.fed == 1
             assert np.array_equal(one.engine.tokens, ids)
 
@@ -218,6 +221,41 @@ def test_a_process_killed_in_the_middle_of_a_prefill_loses_at_most_a_step(server
     assert process.returncode == -signal.SIGKILL
     report = core(server, step=64).acquire(IDS)
     assert report.matched == 256 and report.fed == 144 and report.claimed
+
+
+def test_what_was_stored_survives_sigkill_of_server_and_client():
+    """Both are gone; another process starts at the first new token, every row as it was."""
+    if not BINARY.exists():
+        pytest.skip("pion-server is not built")
+    first_server = start_real()
+    try:
+        script = KILLED.format(paths=sys.path[:4], port=first_server.port)
+        assert subprocess.run([sys.executable, "-c", script], timeout=60).returncode == -signal.SIGKILL
+    finally:
+        first_server.stop(kill=True)
+    second_server = start_real(first_server.directory)
+    try:
+        report = core(second_server, step=64).acquire(IDS)
+        assert report.matched == 256 and report.fed == 144
+    finally:
+        second_server.stop()
+
+
+def test_the_same_client_finds_the_server_again_after_its_restart():
+    if not BINARY.exists():
+        pytest.skip("pion-server is not built")
+    server = start_real()
+    port = server.port
+    one = core(server)
+    one.acquire(IDS)
+    one.flush()
+    server.stop(kill=True)
+    again = start_real(server.directory, port=port)
+    try:
+        one.engine.clear()
+        assert one.acquire(IDS).matched == 399
+    finally:
+        again.stop()
 
 
 def test_a_forked_child_uses_connections_and_a_thread_of_its_own(server):

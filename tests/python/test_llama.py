@@ -446,6 +446,17 @@ def test_recurrent_state_is_matched_at_its_boundaries_only(one_server, tmp_path,
     assert one.get_or_prefill([*ids[:63], 9, 9]).matched == 0  # 63 rows of attention do not make a state at 63
 
 
+@pytest.mark.parametrize("make", [tiny_mamba, tiny_lfm2])
+def test_a_state_is_stored_under_its_own_boundary_only(tmp_path, make):
+    """One token short or long: refused, and both numbers are named."""
+    engine = LlamaEngine(load(str(make(tmp_path / "tiny.gguf"))), reserve_tokens=64)
+    engine.feed(np.arange(1, 65, dtype="<u4"), last=False)
+    for wrong in (63, 65):
+        with pytest.raises(Refused, match=f"position 63, {wrong} tokens"):
+            engine.export(0, wrong)
+    assert len(engine.export(0, 64)["state"]) == engine.pools[-1].token_bytes()
+
+
 # -- refusals ----------------------------------------------------------------------------------
 
 
