@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import BINARY, start_real
+from real_server import BINARY, start_real
 
 from pion.client import Client
 from pion.errors import Corrupt, DataError, Gap, Mismatch, NoLease, NoModel, ReplyError, Unavailable

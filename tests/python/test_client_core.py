@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import BINARY, start_real
+from real_server import BINARY, start_real
 from toy_engine import ToyEngine
 
 from pion.client import Client
@@ -197,6 +197,7 @@ def test_a_claimant_that_dies_is_taken_over_where_its_last_put_ended(server):
     assert report.matched == 192 and report.fed == 208 and report.claimed
 
 
+PATHS = [str(Path(__file__).resolve().parents[2] / "python"), str(Path(__file__).parent)]
 KILLED = """
 import os, signal, sys
 sys.path[:0] = {paths!r}
@@ -216,7 +217,7 @@ core.acquire(np.random.default_rng(3).integers(0, 50_000, 400))
 
 def test_a_process_killed_in_the_middle_of_a_prefill_loses_at_most_a_step(server):
     """SIGKILL at 64 %: the next process takes the claim over and goes on where the last PUT ended."""
-    script = KILLED.format(paths=sys.path[:4], port=server.port)
+    script = KILLED.format(paths=PATHS, port=server.port)
     process = subprocess.run([sys.executable, "-c", script], timeout=60)
     assert process.returncode == -signal.SIGKILL
     report = core(server, step=64).acquire(IDS)
@@ -229,7 +230,7 @@ def test_what_was_stored_survives_sigkill_of_server_and_client():
         pytest.skip("pion-server is not built")
     first_server = start_real()
     try:
-        script = KILLED.format(paths=sys.path[:4], port=first_server.port)
+        script = KILLED.format(paths=PATHS, port=first_server.port)
         assert subprocess.run([sys.executable, "-c", script], timeout=60).returncode == -signal.SIGKILL
     finally:
         first_server.stop(kill=True)
