@@ -2,7 +2,8 @@
 
     {"do": "ask", "prefix": [ids], "suffix": [ids], "namespace": "...", "count": 64, "keep": "name"}
 
-Run by :class:`Worker`, which preloads a BLAS worth having (the one in mlx's Linux wheel is ten times slower).
+Run by :class:`Worker`, which preloads a BLAS worth having (the one in mlx's Linux wheel is ten times slower), with one
+thread: two that wait for each other are far slower where other tests use the processors too.
 """
 
 from __future__ import annotations
@@ -18,13 +19,17 @@ from typing import Any
 from support import parts
 
 
+def blas_env() -> dict[str, str]:
+    """The environment of an mlx process."""
+    return {**parts.engine_env(), "LD_PRELOAD": str(parts.part("PION_OPENBLAS")), "OPENBLAS_NUM_THREADS": "1"}
+
+
 class Worker:
     """The process and its pipe. Use as a context manager."""
 
     def __init__(self, port: int, **options: Any) -> None:
-        env = parts.engine_env()
+        env = blas_env()
         env["PYTHONPATH"] += os.pathsep + str(Path(__file__).parent)
-        env["LD_PRELOAD"] = str(parts.part("PION_OPENBLAS"))
         argv = [str(parts.part("PION_PYTHON")), __file__, str(parts.part("PION_MODEL_SMOLLM2_MLX")), str(port), json.dumps(options)]
         self.process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env, text=True)
 

@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("mlx.core")
 
-from mlx_worker import Worker  # noqa: E402
+from mlx_worker import Worker, blas_env  # noqa: E402
 from pion.client import Client  # noqa: E402
 from support import parts  # noqa: E402
 from support.servers import free_port  # noqa: E402
@@ -44,7 +44,6 @@ def test_same_tokens_and_rows_in_another_process_and_after_kills(pion):
     with Worker(pion.port, prefill_chunk_size=64, step=128) as worker:
         first = worker.call(do="ask", prefix=prefix, suffix=suffix, count=64)
         assert (first["matched"], first["fed"], first["stored"]) == (0, 250, 250)
-        again = worker.call(do="ask", prefix=prefix, suffix=suffix, count=64)
     with Worker(pion.port) as worker:
         second = worker.call(do="ask", prefix=prefix, suffix=suffix, count=64)
         other = worker.call(do="ask", prefix=prefix, suffix=suffix, count=1, namespace="another")
@@ -54,9 +53,9 @@ def test_same_tokens_and_rows_in_another_process_and_after_kills(pion):
         third = worker.call(do="ask", prefix=prefix, suffix=suffix, count=64)
         cut = worker.call(do="ask", prefix=prefix[:101], suffix=prefix[101:110], count=1)
         assert (cut["matched"], cut["fed"]) == (101, 0)
-    for warm in (again, second, third):
+    for warm in (second, third):
         assert (warm["matched"], warm["fed"]) == (250, 0)
-    for run in (first, again, second, third):
+    for run in (first, second, third):
         assert run["tokens"] == cold["tokens"] and run["rows"] == cold["rows"]
 
 
@@ -106,7 +105,7 @@ suffix_ids = encode("<|im_start|>user\\nThe capital of France?<|im_end|>\\n<|im_
 import json
 print(json.dumps([text, pc.last.matched, len(prefix_ids)]))
 """
-    env = {**parts.engine_env(), "LD_PRELOAD": str(parts.part("PION_OPENBLAS"))}
+    env = blas_env()
     runs = []
     for _ in range(2):
         out = subprocess.run([str(parts.part("PION_PYTHON")), "-c", script], env=env, check=True, capture_output=True, text=True)
@@ -120,7 +119,7 @@ class MlxServer:
 
     def __init__(self, pion_port):
         self.port = free_port()
-        env = {**parts.engine_env(), "LD_PRELOAD": str(parts.part("PION_OPENBLAS")), "PION_PORT": str(pion_port)}
+        env = {**blas_env(), "PION_PORT": str(pion_port)}
         argv = [str(parts.part("PION_PYTHON")), "-m", "pion.mlx_server", "--model", str(parts.part("PION_MODEL_SMOLLM2_MLX"))]
         self.process = subprocess.Popen([*argv, "--port", str(self.port), "--log-level", "WARNING"], env=env)
 
