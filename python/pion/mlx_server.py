@@ -16,7 +16,13 @@ from .mlx_hook import PionLRUPromptCache
 
 
 def install(**options: Any) -> None:
-    """Make ``mlx_lm.server`` use :class:`PionLRUPromptCache` from now on. ``options``: of :class:`PionPromptCache`."""
+    """Make ``mlx_lm.server`` use :class:`PionLRUPromptCache` from now on. ``options``: of :class:`PionPromptCache`.
+
+    Raises RuntimeError when this release's server is built in another way.
+    """
+    missing = [name for name in ("LRUPromptCache", "ResponseGenerator", "ModelProvider") if not hasattr(server, name)]
+    if missing:
+        raise RuntimeError(f"the mlx_lm.server of this release has no {', '.join(missing)}; 0.32 has")
 
     class Hook(PionLRUPromptCache):
         def __init__(self, max_size: int = 10, max_bytes: int = 1 << 63) -> None:
