@@ -25,7 +25,7 @@ bool parse_options(CommandContext& ctx, ExpireOptions& options) {
     } else if (same_word(word, "LT")) {
       options.lt = true;
     } else {
-      return ctx.reply.error("ERR Unsupported option " + std::string(word)), false;
+      return ctx.reply.error("ERR Unsupported option " + std::string(word.substr(0, word.find('\0')))), false;
     }
   }
   if (options.nx && (options.xx || options.gt || options.lt)) {

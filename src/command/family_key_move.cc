@@ -53,7 +53,9 @@ Moved relocate(CommandContext& ctx, const Place& from, const Place& to, bool rep
     } else {
       const int64_t expiry_ms = source.entry->has_expiry() ? source.entry->expiry() : 0;
       if (source.entry->encoding() == Encoding::kExtent) access.keep_extent(source.entry->extent());
-      access.set(to.database, to.key, target, NewValue::of_entry(*source.entry), expiry_ms);
+      NewValue value = NewValue::of_entry(*source.entry);
+      value.moved = from.key.bytes != to.key.bytes;
+      access.set(to.database, to.key, target, value, expiry_ms);
       // Setting may have moved table slots, never the entry.
       access.erase(from.database, from.key, access.find(from.database, from.key, KeyAccess::Lookup::kPeek));
     }
@@ -123,6 +125,7 @@ Outcome copy_attempt(CommandContext& ctx, const CopyRequest& request, CopyState&
     return Outcome::kDone;
   }
   NewValue value = NewValue::of_entry(*source.entry);
+  value.moved = true;
   if (is_extent(source)) {
     if (!state.copied || !state.opened || state.opened->ref() != source.entry->extent()) {
       const PendingValue pending = PendingValue::open(ctx, *source.entry);

@@ -59,10 +59,10 @@ uint64_t string_size(const Entry& entry) {
   }
 }
 
-bool counts_as_embedded(size_t key_size, size_t value_size, bool expiry) {
+bool counts_as_embedded(size_t key_size, size_t value_size, ExpiryRoom expiry) {
   const size_t both = key_size + value_size;
-  if (!expiry) return both <= 41;
-  return both <= 33 || (key_size >= 32 && (both == 40 || both == 41));
+  if (expiry == ExpiryRoom::kNone) return both <= 41;
+  return both <= 33 || (expiry == ExpiryRoom::kGained && key_size >= 32 && (both == 40 || both == 41));
 }
 
 }  // namespace pion

@@ -122,6 +122,7 @@ struct NewValue {
   int64_t integer = 0;
   ExtentRef extent;
   uint64_t extent_size = 0;
+  bool moved = false;  // with its expiry from another key: matters to OBJECT ENCODING alone
 
   // As a client's argument is stored: an integer when it is one in canonical form.
   static NewValue from_argument(std::string_view bytes);
@@ -144,8 +145,10 @@ size_t format_integer(int64_t value, char* to);
 // Length of a string value as STRLEN counts it.
 uint64_t string_size(const Entry& entry);
 
-// Would Redis 8.2 call a string that was just stored embstr? It embeds key and value in one 64-byte allocation; the
-// second rule for long keys comes from its allocator's size classes (measured on 8.2.3).
-bool counts_as_embedded(size_t key_size, size_t value_size, bool expiry);
+// Would Redis 8.2 call a string embstr? It embeds key and value in one 64-byte allocation, less 8 bytes with an expiry.
+// kGained: the expiry came to a string that had none; then long keys get away with more, by its allocator's size classes
+// (all measured on 8.2.3).
+enum class ExpiryRoom { kNone, kKept, kGained };
+bool counts_as_embedded(size_t key_size, size_t value_size, ExpiryRoom expiry);
 
 }  // namespace pion

@@ -144,6 +144,7 @@ class Keyspace : public Plane {
   bool evict_from(unsigned stripe_number);
   uint64_t expire_due(unsigned stripe_number, int64_t now_ms, uint64_t limit);
   bool free_garbage(int64_t deadline_us);
+  void tend_memory(int64_t deadline_us);
   void apply_to(Stripe& stripe, const Effect& effect);
   Status check_section(uint32_t number, std::string_view body) const;
   void apply_section(Stripe& stripe, std::string_view body);
@@ -162,8 +163,12 @@ class Keyspace : public Plane {
   std::atomic<int64_t> memory_estimate_{0};
   std::atomic<uint32_t> clock_s_{0};
   std::atomic<uint64_t> corrupt_values_{0};
-  std::atomic<unsigned> next_eviction_{0};
-  unsigned next_expiry_stripe_ = 0;  // of maintain()'s thread
+  // Of maintain()'s thread.
+  unsigned next_expiry_stripe_ = 0;
+  Lsn quiet_lsn_ = 0;
+  int64_t quiet_since_us_ = 0;
+  bool trimmed_ = true;
+
   std::mutex garbage_mutex_;
   std::vector<Garbage> garbage_;
 };

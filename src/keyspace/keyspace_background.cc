@@ -1,4 +1,6 @@
 // What the keyspace does beside commands: expiry, eviction, freeing, the clock.
+#include <malloc.h>
+
 #include <mutex>
 
 #include "base/clock.h"
@@ -10,6 +12,7 @@ namespace {
 
 constexpr uint64_t kExpirePerLock = 64;        // removals in one record and one hold of a stripe's lock
 constexpr int kEvictionsPerCall = 64;          // in front of one command; maintain() does the rest
+constexpr int64_t kQuietUs = 1'500'000;        // longer than unsynced records are kept in memory
 constexpr size_t kVolatileSamples = 64;        // keys with an expiry may be few among those sampled
 
 }  // namespace
@@ -19,6 +22,7 @@ bool Keyspace::maintain(int64_t budget_us) {
   const int64_t now = wall_ms();
   clock_s_.store(static_cast<uint32_t>(now / 1000), std::memory_order_relaxed);
   bool more = free_garbage(deadline_us);
+  tend_memory(deadline_us);
   if (settings.active_expire.load(std::memory_order_relaxed)) {
     for (unsigned walked = 0; walked < kStripes; ++walked) {
       const unsigned number = next_expiry_stripe_++ % kStripes;
@@ -37,6 +41,22 @@ bool Keyspace::maintain(int64_t budget_us) {
     if (!evict_one()) break;
   }
   return more;
+}
+
+void Keyspace::tend_memory(int64_t deadline_us) {
+  while (pool_.collapse_one() && monotonic_us() < deadline_us) {
+  }
+  // Buffers of a burst of writes stay with malloc; once nothing was written for a while they go back to the system, once.
+  const Lsn lsn = storage_.journal().appended_lsn();
+  const int64_t now_us = monotonic_us();
+  if (lsn != quiet_lsn_) {
+    quiet_lsn_ = lsn;
+    quiet_since_us_ = now_us;
+    trimmed_ = false;
+  } else if (!trimmed_ && now_us - quiet_since_us_ > kQuietUs) {
+    malloc_trim(0);
+    trimmed_ = true;
+  }
 }
 
 uint64_t Keyspace::expire_due(unsigned stripe_number, int64_t now_ms, uint64_t limit) {

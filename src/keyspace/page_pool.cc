@@ -7,6 +7,11 @@
 #include "base/log.h"
 
 namespace pion {
+namespace {
+
+constexpr int kCollapse = 25;  // MADV_COLLAPSE, which the headers of Debian 12 lack
+
+}  // namespace
 
 PagePool::~PagePool() {
   for (void* chunk : chunks_) munmap(chunk, kChunk);
@@ -21,7 +26,10 @@ void* PagePool::take() {
     list->pop_back();
     return page;
   }
-  if (next_ == end_) add_chunk();
+  if (next_ == end_) {
+    if (!chunks_.empty()) full_.push_back(chunks_.back());
+    add_chunk();
+  }
   void* page = next_;
   next_ += kPage;
   return page;
@@ -36,6 +44,19 @@ void PagePool::give(void* page) {
   }
   madvise(page, kPage, MADV_DONTNEED);
   cold_.push_back(page);
+}
+
+bool PagePool::collapse_one() {
+  void* chunk;
+  {
+    std::lock_guard lock(mutex_);
+    if (full_.empty()) return false;
+    chunk = full_.back();
+    full_.pop_back();
+  }
+  // Kernels before 6.1 do not know the call; there the kernel's own thread may do it, some time after the advice.
+  if (madvise(chunk, kChunk, kCollapse) != 0) madvise(chunk, kChunk, MADV_HUGEPAGE);
+  return true;
 }
 
 uint64_t PagePool::taken_bytes() const {
@@ -57,7 +78,6 @@ void PagePool::add_chunk() {
   if (rest > 0) munmap(reinterpret_cast<void*>(start + kChunk), rest);
   next_ = reinterpret_cast<char*>(start);
   end_ = next_ + kChunk;
-  madvise(next_, kChunk, MADV_HUGEPAGE);
   chunks_.push_back(next_);
 }
 

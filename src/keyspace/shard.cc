@@ -26,6 +26,8 @@ Found Shard::find(KeyHash hash, std::string_view key) {
 Entry* Shard::store(Found found, KeyHash hash, std::string_view key, const NewValue& value, int64_t expiry_ms, uint32_t clock) {
   Encoding encoding = Encoding::kInline;
   size_t size = value.bytes.size();
+  const bool kept = value.moved || (found && found.entry->has_expiry());
+  const ExpiryRoom room = expiry_ms == 0 ? ExpiryRoom::kNone : kept ? ExpiryRoom::kKept : ExpiryRoom::kGained;
   switch (value.kind) {
     case NewValue::Kind::kInteger: encoding = Encoding::kInt, size = sizeof(int64_t); break;
     case NewValue::Kind::kExtent: encoding = Encoding::kExtent, size = Entry::kExtentBytes; break;
@@ -33,7 +35,7 @@ Entry* Shard::store(Found found, KeyHash hash, std::string_view key, const NewVa
     case NewValue::Kind::kRawBytes:
       if (size > Entry::kLargestInline) {
         encoding = Encoding::kHeap;
-      } else if (value.kind == NewValue::Kind::kRawBytes || !counts_as_embedded(key.size(), size, expiry_ms != 0)) {
+      } else if (value.kind == NewValue::Kind::kRawBytes || !counts_as_embedded(key.size(), size, room)) {
         encoding = Encoding::kInlineRaw;
       }
       break;
@@ -107,7 +109,8 @@ Entry* Shard::set_expiry(Found found, KeyHash hash, int64_t expiry_ms) {
     *found.slot = word_of(fresh, hash);
     entry = fresh;
     expiry_ms != 0 ? ++volatile_count_ : --volatile_count_;
-    if (entry->encoding() == Encoding::kInline && !counts_as_embedded(entry->key().size(), entry->value_size(), expiry_ms != 0)) {
+    if (entry->encoding() == Encoding::kInline && expiry_ms != 0 &&
+        !counts_as_embedded(entry->key().size(), entry->value_size(), ExpiryRoom::kGained)) {
       entry->reuse(Encoding::kInlineRaw, entry->value_size());
     }
   }

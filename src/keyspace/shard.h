@@ -108,7 +108,7 @@ class Shard {
   static constexpr uint64_t kSegmentBuckets = PagePool::kPage / sizeof(Bucket);
   static constexpr uint64_t kPointerMask = (1ULL << 48) - 8;
   static constexpr uint64_t kLink = 1, kLinkFromPage = 2;  // low bits of slot 7 when it leads to another bucket
-  static constexpr uint64_t kGrowLoad = 5;                 // keys per bucket
+  static constexpr uint64_t kGrowLoad = 6;                 // keys per bucket
   static constexpr size_t kFirstSegments = 16, kDirectoryPages = 16, kPerDirectoryPage = PagePool::kPage / sizeof(void*);
   static constexpr uint64_t kMaxBuckets = (kFirstSegments + kDirectoryPages * kPerDirectoryPage) * kSegmentBuckets;
 
