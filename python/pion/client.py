@@ -243,7 +243,7 @@ class Client:
                     conn.send(commands, deadline, fds)
                     if take_fds:
                         conn.expect_fds(deadline)
-                    return [conn.reply(deadline, bulk) for bulk in (bulks or [None] * len(commands))]
+                    return [conn.reply(deadline, bulk) for bulk in (list(bulks) or [None] * len(commands))]
                 except ReplyError:  # the greeting was refused (a password): not an outage
                     self._drop()
                     raise

@@ -149,15 +149,18 @@ class PionPromptCache(BaseLlamaCache):
 
     def __contains__(self, key: Sequence[int]) -> bool:
         """Is any prefix of ``key`` stored? A look-up that ``[]`` right after it does not repeat."""
-        return self.core.peek(key) > 0
+        return not self.engine.has_picture_handler and min(key, default=-1) >= 0 and self.core.peek(key) > 0
 
     def __getitem__(self, key: Sequence[int]) -> LlamaState:
         """Bring the Llama to ``key`` (restored, the rest prefilled and stored), and give its state.
 
         ``create_completion`` then finds its context ahead of what the state offers and samples at once:
         nothing is copied twice. Someone who calls ``load_state`` with it gets the same tokens.
-        KeyError when the prompt's own logits are wanted (``logits_all``): they are not stored.
+        KeyError when the prompt's own logits are wanted (``logits_all``): they are not stored; and with a
+        chat handler for pictures, which evaluates them itself.
         """
+        if self.engine.has_picture_handler or min(key, default=-1) < 0:
+            raise KeyError("the chat handler evaluates pictures itself; its ids do not tell them")
         if self.llm._logits_all and self.llm.draft_model is None:
             raise KeyError("logits of the prompt are wanted; a hit has none")
         ids = as_tokens(key)
@@ -169,7 +172,7 @@ class PionPromptCache(BaseLlamaCache):
     def __setitem__(self, key: Sequence[int], value: LlamaState) -> None:
         """After a completion: store the tokens the context holds (the last one sampled has no rows yet)."""
         live = self.engine.resident()
-        if live is None or common_prefix(live, as_tokens(key)) != live.size:
+        if live is None or min(key, default=-1) < 0 or common_prefix(live, as_tokens(key)) != live.size:
             log.info("pion: the context holds other tokens than the completion named; nothing stored")
             return
         self.store_live()

@@ -282,7 +282,7 @@ class SequenceEngine(Engine):
                 self._overwrite()
             low.llama_memory_seq_rm(self._memory, self._seq, -1, -1)
         self._suspect = False
-        watch.shifted.discard(address(self._memory))
+        watch.spoiled.pop(address(self._memory), None)
         self._set_fed(np.empty(0, "<u4"))
 
     def _overwrite(self) -> None:
@@ -344,7 +344,7 @@ class SequenceEngine(Engine):
         if took != size or last != ids.size - 1:
             raise Refused(f"llama.cpp took {took} of {size} bytes; last position {last} of {ids.size} tokens")
         self._suspect = False
-        watch.shifted.discard(address(self._memory))
+        watch.spoiled.pop(address(self._memory), None)
         self._set_fed(ids)
 
     def _transpose(self) -> None:
@@ -381,8 +381,8 @@ class SequenceEngine(Engine):
     def _check_storable(self, stop: int) -> None:
         if self._shape is None:
             raise Refused(self.reuse.why)
-        if address(self._memory) in watch.shifted:
-            raise Refused("positions were shifted (seq_add): these rows belong to other tokens' context")
+        if spoiled := watch.spoiled.get(address(self._memory)):
+            raise Refused(spoiled)
         if self._suspect:
             raise Refused("the context is in an unknown state after a failure")
         last = self._last_position()
@@ -437,7 +437,7 @@ class SequenceEngine(Engine):
 
     def resident(self) -> np.ndarray | None:
         """See Engine."""
-        if self._suspect or address(self._memory) in watch.shifted:
+        if self._suspect or address(self._memory) in watch.spoiled:
             return None
         return self._fed if self._last_position() == self._fed.size - 1 else None
 
@@ -511,6 +511,12 @@ class LlamaEngine(SequenceEngine):
         own = getattr(self._llm, "_lora_adapter", None)
         return self._llm.lora_path or "" if own and address(own) == adapter else ""
 
+    @property
+    def has_picture_handler(self) -> bool:
+        """A chat handler that evaluates pictures into the context itself, behind input_ids that say nothing of it."""
+        handler = getattr(self._llm, "chat_handler", None)
+        return handler is not None and (hasattr(handler, "mtmd_ctx") or hasattr(handler, "clip_model_path"))
+
     def _set_fed(self, ids: np.ndarray) -> None:
         self._llm.input_ids[: ids.size] = ids
         self._llm.n_tokens = int(ids.size)
@@ -523,7 +529,7 @@ class LlamaEngine(SequenceEngine):
     def resident(self) -> np.ndarray | None:
         """See Engine."""
         count = int(self._llm.n_tokens)
-        if self._suspect or count == 0 or address(self._memory) in watch.shifted:
+        if self._suspect or count == 0 or address(self._memory) in watch.spoiled or self.has_picture_handler:
             return None
         if self._last_position() != count - 1:
             return None

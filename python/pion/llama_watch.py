@@ -1,8 +1,9 @@
-"""What llama.cpp cannot be asked, seen as it happens: shifts, and the adapters of a context.
+"""What llama.cpp cannot be asked, seen as it happens: shifts, embeddings, and the adapters of a context.
 
-llama.cpp has no function that tells whether positions were shifted or which LoRA adapters and
-control vectors are active. Both change what K/V is worth. So the few functions that change them are
-wrapped in llama-cpp-python's module; the wrappers note the call and pass it on unchanged.
+llama.cpp has no function that tells whether positions were shifted, whether rows come from a picture
+instead of tokens, or which LoRA adapters and control vectors are active. All of it changes what K/V is
+worth. So the few functions that do it are wrapped in llama-cpp-python's module; the wrappers note the
+call and pass it on unchanged.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import llama_cpp.llama_cpp as low
 class Watch:
     """Notes by handle (addresses, as llama-cpp-python passes them)."""
 
-    shifted: set[int] = field(default_factory=set)  # memories
+    spoiled: dict[int, str] = field(default_factory=dict)  # memory -> why its rows are not those of their tokens
     paths: dict[int, str] = field(default_factory=dict)  # adapter -> file, "" when it had none
     active: dict[int, list[tuple[int, float]]] = field(default_factory=dict)  # context -> adapters, scales
     control: dict[int, str] = field(default_factory=dict)  # context -> digest of the control vector
@@ -61,11 +62,17 @@ def _wrap(name: str, note: Callable[..., None]) -> None:
 
 
 def _note_shift(_: Any, memory: Any, *__: Any) -> None:
-    watch.shifted.add(address(memory))
+    watch.spoiled[address(memory)] = "positions were shifted (seq_add): these rows belong to other tokens' context"
 
 
 def _note_clear(_: Any, memory: Any, *__: Any) -> None:
-    watch.shifted.discard(address(memory))
+    watch.spoiled.pop(address(memory), None)
+
+
+def _note_decode(_: Any, ctx: Any, batch: Any, *__: Any) -> None:
+    if batch.embd:
+        memory = address(low.llama_get_memory(ctx))
+        watch.spoiled[memory] = "embeddings (a picture, a sound) were evaluated: those rows have no token ids"
 
 
 def _note_adapter(adapter: Any, _model: Any, path: Any, *_: Any) -> None:
@@ -97,6 +104,7 @@ def install() -> None:
     _wrap("llama_memory_seq_add", _note_shift)
     _wrap("llama_memory_seq_div", _note_shift)
     _wrap("llama_memory_clear", _note_clear)
+    _wrap("llama_decode", _note_decode)
     _wrap("llama_adapter_lora_init", _note_adapter)
     _wrap("llama_adapter_lora_init_from_file_ptr", _note_adapter)
     _wrap("llama_set_adapters_lora", _note_active)

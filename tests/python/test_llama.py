@@ -481,6 +481,37 @@ def test_shifted_positions_are_never_stored(one_server, options, caplog):
 
 
 @needs_smol
+def test_rows_of_embeddings_are_never_stored(one_server):
+    """What a picture becomes has rows without token ids; and a handler for pictures is left alone."""
+    llm = load(n_ctx=128)
+    one = cache(llm, one_server)
+    ids = tokens(llm, 20)
+    one.get_or_prefill(ids)
+    batch = low.llama_batch_init(2, llm.n_embd(), 1)
+    batch.n_tokens = 2
+    for i in range(2):
+        for j in range(llm.n_embd()):
+            batch.embd[i * llm.n_embd() + j] = 0.1
+        batch.pos[i], batch.n_seq_id[i], batch.logits[i] = 20 + i, 1, False
+        batch.seq_id[i][0] = 0
+    assert low.llama_decode(llm._ctx.ctx, batch) == 0
+    low.llama_batch_free(batch)
+    llm.n_tokens = 22
+    with pytest.raises(Refused, match="picture"):
+        one.engine.export(0, 22)
+    assert one.engine.resident() is None and one.store_live().tokens == 0
+    assert one.get_or_prefill(ids).fed >= 1 and one.engine.resident() is not None
+
+    class Handler:
+        mtmd_ctx = None
+
+    llm.chat_handler = Handler()
+    assert ids not in one and one.engine.resident() is None
+    with pytest.raises(KeyError, match="pictures"):
+        one[ids]
+
+
+@needs_smol
 def test_rows_out_of_token_order_are_sorted(one_server):
     """Two sequences share a context, so their cells are scattered; rows still come out by position."""
     quiet = load(n_ctx=256)
