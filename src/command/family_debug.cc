@@ -1,4 +1,4 @@
-// DEBUG: for tests. Guarded by nothing but the password, as everything else.
+// DEBUG: for tests. enable-debug-command says who may use it.
 #include <cmath>
 #include <cstdlib>
 #include <string>
@@ -80,6 +80,15 @@ Outcome debug_reload(CommandContext& context) {
   return Outcome::kDone;
 }
 
+bool allowed(const CommandContext& context) {
+  const Session& session = context.session;
+  const std::vector<ConfigValue> option = context.services.server->config_get("enable-debug-command");
+  if (option.size() != 1 || option[0].value == "no") return false;
+  if (option[0].value == "yes") return true;
+  const std::string& peer = session.peer_address;
+  return session.unix_socket || peer.starts_with("127.") || peer.starts_with("[::1]") || peer.starts_with("::1:");
+}
+
 Outcome debug_help(CommandContext& context) {
   static constexpr std::string_view kLines[] = {
       "DEBUG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
@@ -107,6 +116,12 @@ Outcome debug_help(CommandContext& context) {
 }  // namespace
 
 Outcome debug(CommandContext& context) {
+  if (!allowed(context)) {
+    context.reply.error(
+        "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you can run it from a local "
+        "connection, otherwise you need to set this option in the configuration file, and then restart the server.");
+    return Outcome::kDone;
+  }
   const std::string_view name = context.arg(1);
   const auto is = [&](std::string_view word, size_t count) { return same_word(name, word) && context.argc() == count; };
   if (is("help", 2)) return debug_help(context);

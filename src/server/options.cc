@@ -1,5 +1,7 @@
 #include "server/options.h"
 
+#include <sys/un.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -216,6 +218,11 @@ void Options::finish() {
   baseline_.workers = std::max(1u, std::thread::hardware_concurrency());
   baseline_.unixsocket = settings_.dir + "/pion.sock";
   if (!unixsocket_given_) {
+    // The system's limit is for the whole path; nobody asked for this one, so it does not stop the start.
+    if (baseline_.unixsocket.size() >= sizeof sockaddr_un{}.sun_path) {
+      notices_.push_back("the path of the data directory is too long for a Unix socket in it: there is none; name one with --unixsocket");
+      baseline_.unixsocket.clear();
+    }
     settings_.unixsocket = baseline_.unixsocket;
   } else {
     settings_.unixsocket = same_word(settings_.unixsocket, "off") || settings_.unixsocket.empty() ? "" : absolute(settings_.unixsocket);

@@ -23,6 +23,7 @@ constexpr std::string_view kPolicyChoices[] = {"volatile-lru", "volatile-lfu", "
 constexpr std::string_view kLevelChoices[] = {"debug", "verbose", "notice", "warning"};
 constexpr std::string_view kProfileChoices[] = {"kv", "vector", "ai", "full"};
 constexpr std::string_view kEmptyOnly[] = {""};
+constexpr std::string_view kDebugChoices[] = {"no", "local", "yes"};
 
 constexpr int64_t kMost = INT64_MAX;
 constexpr auto kAtRunTime = Changeable::kAtRunTime;
@@ -73,6 +74,9 @@ constexpr OptionSpec kOptions[] = {
      .changeable = kAtRunTime},
     {.name = "requirepass-file", .group = kSecurity, .kind = OptionKind::kAction,
      .doc = "file whose first line is the password", .value = "PATH"},
+    {.name = "enable-debug-command", .group = kSecurity, .kind = OptionKind::kChoice, .target = &S::enable_debug_command,
+     .doc = "who may use DEBUG: nobody, connections from this machine, everybody", .value = "WHO", .choices = kDebugChoices,
+     .origin = "differs: the default is local"},
 
     // Data and durability.
     {.name = "dir", .group = kData, .kind = OptionKind::kText, .target = &S::dir,

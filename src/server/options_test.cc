@@ -254,6 +254,10 @@ TEST(Options, UnixSocketFollowsTheDirectory) {
   EXPECT_EQ(plain.settings().unixsocket, "/data/pion.sock");
   ASSERT_TRUE(none.parse({"--unixsocket", "off"}));
   EXPECT_EQ(none.settings().unixsocket, "");
+  Options deep;
+  ASSERT_TRUE(deep.parse({"--dir", "/" + std::string(200, 'd')}));
+  EXPECT_EQ(deep.settings().unixsocket, "") << "longer than a socket's path may be";
+  EXPECT_EQ(deep.notices().size(), 1u);
 }
 
 TEST(ConfigSyntax, QuotedWordsComeBackEqual) {

@@ -27,6 +27,7 @@ struct Settings {
 
   // Security.
   std::string requirepass;
+  std::string enable_debug_command = "local";
 
   // Data.
   std::string dir = "./pion-data";                  // made absolute at start

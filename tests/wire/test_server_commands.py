@@ -154,7 +154,8 @@ def test_config_set_takes_effect(pion: PionServer) -> None:
 
 
 def test_every_run_time_parameter_can_be_set_to_what_it_is(pion: PionServer) -> None:
-    fixed = {"port", "bind", "unixsocket", "unixsocketperm", "tcp-backlog", "workers", "dir", "appendonly", "databases", "logfile", "profile"}
+    fixed = {"port", "bind", "unixsocket", "unixsocketperm", "tcp-backlog", "workers", "dir", "appendonly", "databases", "logfile", "profile",
+             "enable-debug-command"}
     with Connection(pion.port) as c:
         values = {k.decode(): v for k, v in as_map(c.call("CONFIG", "GET", "*")).items()}
         refused = set()
@@ -306,6 +307,16 @@ def test_panic_ends_the_process_and_loses_nothing(pion: PionServer) -> None:
     assert pion.process is not None and pion.process.wait(30) == -6
     pion.start()
     assert answer(pion.port, "GET", "a") == b"1"
+
+
+@pytest.mark.parametrize("setting, by_tcp", [("no", False), ("local", True), ("yes", True)])
+def test_who_may_use_debug(pion_factory: Callable[..., PionServer], redis82: Redis82, setting: str, by_tcp: bool) -> None:
+    server = pion_factory("--enable-debug-command", setting)
+    expected = "OK" if by_tcp else answer(redis82.port, "DEBUG", "SLEEP", "0")
+    assert answer(server.port, "DEBUG", "SLEEP", "0") == expected
+    with Connection(path=str(server.socket)) as unix:
+        unix.send("DEBUG", "SLEEP", "0")
+        assert str(unix.read()) == expected
 
 
 def test_reload_reads_every_key_again_from_disk(pion: PionServer) -> None:
