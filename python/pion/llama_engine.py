@@ -27,7 +27,7 @@ from .pools import Pool, Want
 # build number changes daily and would empty the store each time.
 KV_EPOCH = 1
 _ROPE_WITH_MORE_POSITIONS = {8, 24, 40}  # M-RoPE, vision, interleaved M-RoPE
-_UNSET = -1.0
+_RESERVE_BYTES = 256 << 20  # at most so much memory is taken before it is needed
 
 install()
 
@@ -80,7 +80,8 @@ class SequenceEngine(Engine):
         if self._shape is not None and self.reuse.kind != "none":
             self.pools = self._make_pools(self._shape)
             self._static = self._static_manifest()
-            self._reserve(min(self.n_ctx, reserve_tokens))
+            each = max(1, sum(pool.token_bytes() for pool in self.pools if pool.rule != "trailing"))
+            self._reserve(max(1, min(self.n_ctx, reserve_tokens, _RESERVE_BYTES // each)))
 
     # -- what this model is ------------------------------------------------------------------
 
