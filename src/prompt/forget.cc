@@ -8,6 +8,15 @@
 namespace pion {
 
 PromptResult<PromptStore::Forgotten> PromptStore::forget(std::string_view name, const Chain& chain, std::string_view salt) {
+  {
+    // What cannot be read any more cannot be compared either: it goes first, so that nothing of it stays behind.
+    std::shared_lock lock(mutex_);
+    auto model = find_model(name, {});
+    if (!model) return std::unexpected(model.error());
+    const std::vector<std::pair<uint32_t, uint64_t>> corrupt = walk(**model, salt, chain).corrupt;
+    lock.unlock();
+    if (!corrupt.empty()) drop_corrupt(corrupt, "its tokens");
+  }
   std::unique_lock lock(mutex_);
   auto model = find_model(name, {});
   if (!model) return std::unexpected(model.error());

@@ -1,4 +1,5 @@
 // Prompt memory against a naive model of the contract: a list of what was stored, looked through row by row.
+#include "io/faulty_filesystem.h"
 #include "prompt/test_oracle.h"
 
 namespace pion {
@@ -27,7 +28,8 @@ class AgainstOracle : public testing::TestWithParam<std::tuple<Shape, bool>> {};
 TEST_P(AgainstOracle, RandomPutsMatchesAndRestarts) {
   const auto& [shape, media] = GetParam();
   for (uint32_t seed = 1; seed <= 4; ++seed) {
-    TestStore store;
+    FaultyFileSystem memory(seed, 1 * kGiB);
+    TestStore store(1 * kGiB, &memory);
     store.declare("m", shape.pools);
     Oracle oracle(store->model("m")->pools());
     ChainMaker chains(seed, media);
@@ -100,7 +102,8 @@ INSTANTIATE_TEST_SUITE_P(
 // Under pressure the store may know less than the oracle, never more and never anything else.
 TEST(PromptStore, EvictionNeverBreaksWhatItServes) {
   for (uint32_t seed = 1; seed <= 3; ++seed) {
-    TestStore store(40 * 8192);
+    FaultyFileSystem memory(seed, 1 * kGiB);
+    TestStore store(40 * 8192, &memory);
     store.declare("m", {{"kv", "all"}, {"w", "window", 10, 0}, {"s", "trailing"}});
     Oracle oracle(store->model("m")->pools());
     ChainMaker chains(seed, true);

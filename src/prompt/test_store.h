@@ -13,6 +13,7 @@
 
 #include "base/bytes.h"
 #include "base/log.h"
+#include "io/filesystem.h"
 #include "prompt/store.h"
 
 namespace pion::prompt_test {
@@ -72,19 +73,21 @@ inline std::string rows_of(const PoolSpec& pool, size_t index, const Chain& chai
 
 class TestStore {
  public:
-  explicit TestStore(uint64_t budget = 1 * kGiB) : budget_(budget) {
+  // Without `files` on the real file system, so that tests can spoil what lies there; with an in-memory one restarts cost nothing.
+  explicit TestStore(uint64_t budget = 1 * kGiB, FileSystem* files = nullptr)
+      : budget_(budget), files_(files ? *files : real_filesystem()), real_(!files) {
     set_log_level(LogLevel::kWarning);
     char name[] = "/tmp/pion-prompt-XXXXXX";
-    dir_ = mkdtemp(name);
+    if (real_) dir_ = mkdtemp(name);
     open();
   }
   ~TestStore() {
     close();
-    std::filesystem::remove_all(dir_);
+    if (real_) std::filesystem::remove_all(dir_);
   }
 
   void open() {
-    auto storage = Storage::open(real_filesystem(), {.dir = dir_ + "/data"});
+    auto storage = Storage::open(files_, {.dir = dir_ + "/data"});
     ASSERT_TRUE(storage) << storage.error().message;
     storage_ = std::move(*storage);
     store_ = std::make_unique<PromptStore>(*storage_, PromptOptions{budget_});
@@ -180,6 +183,8 @@ class TestStore {
  private:
   std::string dir_;
   uint64_t budget_;
+  FileSystem& files_;
+  bool real_;
   std::unique_ptr<Storage> storage_;
   std::unique_ptr<PromptStore> store_;
   std::atomic<uint64_t> next_client_{1};
