@@ -148,7 +148,7 @@ Outcome info(CommandContext& context) {
                                  {"segments", as(s.segments)},
                                  {"tokens", as(s.tokens)},
                                  {"bytes", as(s.bytes)},
-                                 {"budget_bytes", as(s.budget_bytes)},
+                                 {"budget", as(s.budget_bytes)},
                                  {"leases", as(s.leases)},
                                  {"claims", as(s.claims)},
                                  {"waiting", as(s.waiting)},

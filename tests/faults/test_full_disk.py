@@ -94,5 +94,5 @@ def test_space_taken_by_others_and_given_back(small_disk: Path) -> None:
 def test_budget_comes_from_the_directorys_own_disk(small_disk: Path) -> None:
     """A relative, missing directory on a small disk: made first, then its own file system is asked."""
     with PionServer(dir=small_disk / "data") as server, Connection(server.port) as connection:
-        budget = as_map(connection.call("PROMPT.INFO"))[b"budget_bytes"]
+        budget = as_map(connection.call("PROMPT.INFO"))[b"budget"]
         assert 0 < budget <= SIZE_MB << 20

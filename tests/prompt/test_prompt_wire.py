@@ -222,7 +222,7 @@ def test_list_info_stats(conn):
             break
     assert seen == 3
     info = as_map(conn.call("PROMPT.INFO"))
-    assert info[b"segments"] == 4 and info[b"tokens"] == 33 and 0 < info[b"bytes"] <= info[b"budget_bytes"]
+    assert info[b"segments"] == 4 and info[b"tokens"] == 33 and 0 < info[b"bytes"] <= info[b"budget"]
     assert as_map(conn.call("PROMPT.INFO", "m"))[b"tokens"] == 33
     found = match(conn, "m", list(range(30)))
     conn.call("PROMPT.READ", found[b"lease"])
