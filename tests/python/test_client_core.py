@@ -259,6 +259,39 @@ def test_the_same_client_finds_the_server_again_after_its_restart():
         again.stop()
 
 
+@pytest.mark.parametrize("kind", [{}, {"window": 24}, {"window": 24, "keep": 4}, {"window": 24, "recurrent": True}])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_random_conversations_get_the_right_rows_and_all_of_them(kind, seed):
+    """Branching prompts, cut and extended at random; the toy checks every row, and attention must match to the token."""
+    if not BINARY.exists():
+        pytest.skip("pion-server is not built")
+    server = start_real()
+    try:
+        rng = np.random.default_rng(seed)
+        prompts: list[np.ndarray] = [rng.integers(0, 9, 120)]
+        stored: list[np.ndarray] = []
+        engines = [core(server, ToyEngine(**kind), step=16) for _ in range(2)]
+        for _ in range(50):
+            base = prompts[rng.integers(len(prompts))]
+            cut = int(rng.integers(1, base.size + 1))
+            ids = np.concatenate([base[:cut], rng.integers(0, 9, rng.integers(0, 80))])
+            prompts.append(ids)
+            one = engines[rng.integers(2)]
+            boundaries = sorted(rng.integers(1, ids.size + 1, 2).tolist())
+            report = one.acquire(ids, boundaries=boundaries)
+            assert np.array_equal(one.engine.tokens, ids)
+            best = max((common_prefix(s, ids[:-1]) for s in stored), default=0)
+            assert report.matched <= best
+            if not kind.get("recurrent"):
+                assert report.matched == best, (report, best)
+            one.flush()
+            held = one.matched_tokens(ids)
+            assert held >= report.matched
+            stored.append(ids[:held])
+    finally:
+        server.stop()
+
+
 def test_a_forked_child_uses_connections_and_a_thread_of_its_own(server):
     one = core(server)
     one.acquire(IDS[:50])

@@ -21,11 +21,11 @@ class ToyEngine(Engine):
 
     name = "toy"
 
-    def __init__(self, *, window=False, recurrent=False, block=16, n_ctx=4096, row_bytes=64, dtype="f16"):
+    def __init__(self, *, window=False, keep=0, recurrent=False, block=16, n_ctx=4096, row_bytes=64, dtype="f16"):
         self.model_name, self.block, self.n_ctx = "toy", block, n_ctx
         pools = [Pool("attention", 2, ("k", "v"), row_bytes, dtype)]
         if window:
-            pools.append(Pool("window", 3, ("k", "v"), ((32, 16),) * 3, dtype, "window", window=window))
+            pools.append(Pool("window", 3, ("k", "v"), ((32, 16),) * 3, dtype, "window", window=window, keep=keep))
         if recurrent:
             pools.append(Pool("state", 1, ("s",), 128, "u8", "trailing"))
         self.pools = tuple(pools)
