@@ -48,6 +48,7 @@ struct Reactor::State {
   int wake_fd = -1;
   std::vector<Registration> registrations;  // by descriptor
   int64_t now_ms = 0;
+  std::atomic<uint64_t> busy_ns{0};
 
   // The heap orders, the map owns; a cancelled timer leaves its heap entry behind until it is due.
   std::vector<Timer> heap;
@@ -203,12 +204,19 @@ void Reactor::at_tick_end(std::function<void()> call) { state_->tick_end = std::
 
 int64_t Reactor::now_ms() const { return state_->now_ms; }
 
+uint64_t Reactor::busy_ns() const { return state_->busy_ns.load(std::memory_order_relaxed); }
+
 void Reactor::run() {
   epoll_event events[kEventsPerTick];
+  int64_t woke_ns = clock_ns(CLOCK_MONOTONIC);
   while (!state_->stopping.load(std::memory_order_acquire)) {
-    state_->now_ms = monotonic_ms();
+    const int64_t waits_ns = clock_ns(CLOCK_MONOTONIC);
+    state_->busy_ns.store(state_->busy_ns.load(std::memory_order_relaxed) + static_cast<uint64_t>(waits_ns - woke_ns),
+                          std::memory_order_relaxed);
+    state_->now_ms = waits_ns / 1'000'000;
     const int count = ::epoll_wait(state_->epoll_fd, events, kEventsPerTick, state_->wait_ms());
-    state_->now_ms = monotonic_ms();
+    woke_ns = clock_ns(CLOCK_MONOTONIC);
+    state_->now_ms = woke_ns / 1'000'000;
     bool posted = false;
     for (int i = 0; i < count; ++i) {
       if (events[i].data.u64 == epoll_key(state_->wake_fd, 0)) {

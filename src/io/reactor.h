@@ -57,6 +57,9 @@ class Reactor {
   // Monotonic, read once a tick: what commands and timers of one tick agree on.
   int64_t now_ms() const;
 
+  // Time spent not waiting, since the start. Any thread.
+  uint64_t busy_ns() const;
+
   void run();   // until stop()
   void stop();  // from any thread; the tick under way ends first
 

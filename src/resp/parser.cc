@@ -46,16 +46,9 @@ void RequestParser::rewind() {
   cursor_ = 0;
 }
 
-size_t RequestParser::wanted_bytes(const ReadBuffer& in) const {
-  if (!has_length_) return 0;
-  const size_t end = cursor_ + position_ + length_ + 2;
-  return end > in.size() ? end - in.size() : 0;
-}
-
 // A number, CR, and one more byte that must be there and is not looked at. As Redis' string2ll: no sign but '-', no
-// leading zeros, no blanks.
-RequestParser::Line RequestParser::read_number(std::string_view in, size_t offset, int64_t& number, size_t& next) {
-  // The usual line: a few digits.
+// leading zeros, no blanks. Here the usual line, a few digits; the rest in read_odd_number().
+inline RequestParser::Line RequestParser::read_number(std::string_view in, size_t offset, int64_t& number, size_t& next) {
   uint64_t value = 0;
   size_t at = offset;
   const size_t digits_end = std::min(in.size(), offset + 18);
@@ -65,6 +58,10 @@ RequestParser::Line RequestParser::read_number(std::string_view in, size_t offse
     next = at + 2;
     return Line::kNumber;
   }
+  return read_odd_number(in, offset, number, next);
+}
+
+RequestParser::Line RequestParser::read_odd_number(std::string_view in, size_t offset, int64_t& number, size_t& next) {
   const size_t end = in.find('\r', offset);
   if (end == in.npos) return in.size() - offset > kMaxInlineBytes ? Line::kTooLong : Line::kNeedMore;
   if (end + 1 >= in.size()) return Line::kNeedMore;
@@ -74,7 +71,7 @@ RequestParser::Line RequestParser::read_number(std::string_view in, size_t offse
   if (negative) text.remove_prefix(1);
   if (text.empty() || text.size() > 18) return Line::kInvalid;  // longer ones are beyond every limit
   if (text[0] == '0' && (text.size() > 1 || negative)) return Line::kInvalid;
-  value = 0;
+  uint64_t value = 0;
   for (char c : text) {
     if (c < '0' || c > '9') return Line::kInvalid;
     value = value * 10 + static_cast<uint64_t>(c - '0');
@@ -139,7 +136,7 @@ RequestParser::Result RequestParser::parse_count(const ReadBuffer& in) {
 }
 
 // Reads "$<length>" at position_.
-RequestParser::Result RequestParser::parse_length(const ReadBuffer& in) {
+inline RequestParser::Result RequestParser::parse_length(const ReadBuffer& in) {
   const std::string_view view = in.view();
   const size_t at = cursor_ + position_;
   if (at >= view.size()) return Result::kNeedMore;
@@ -165,15 +162,11 @@ RequestParser::Result RequestParser::parse_length(const ReadBuffer& in) {
   return Result::kCommand;
 }
 
-void RequestParser::add(Arguments& out, const char* at, std::shared_ptr<StreamedPayload> streamed) {
-  if (streamed) {
-    (deferred_ ? pending_ : out).push_back({{}, std::move(streamed), length_});
-  } else if (deferred_) {
-    pending_.push_back({{reinterpret_cast<const char*>(position_), length_}, nullptr, length_});
-  } else {
-    out.push_back({{at, length_}, nullptr, length_});
-  }
+void RequestParser::finish_stream(Arguments& out) {
+  out.push_back({{}, sink_->finish(), length_});
+  sink_.reset();
   has_length_ = false;
+  trailer_ = 2;
 }
 
 RequestParser::Result RequestParser::parse_bulks(ReadBuffer& in, Arguments& out, bool alone) {
@@ -199,7 +192,10 @@ RequestParser::Result RequestParser::parse_bulks(ReadBuffer& in, Arguments& out,
     }
     const size_t begin = cursor_ + position_;
     if (in.size() - begin < length_ + 2) return defer(in, out, Result::kNeedMore);
-    add(out, in.data() + begin, nullptr);
+    Argument& argument = (deferred_ ? pending_ : out).emplace_back();
+    argument.bytes = {deferred_ ? reinterpret_cast<const char*>(position_) : in.data() + begin, length_};
+    argument.size = length_;
+    has_length_ = false;
     position_ += length_ + 2;  // the two bytes behind a bulk are not looked at
     remaining_--;
   }
@@ -226,9 +222,7 @@ RequestParser::Result RequestParser::begin_stream(ReadBuffer& in, Arguments& out
   in.erase(begin, there);
   stream_remaining_ = length_ - there;
   if (stream_remaining_ > 0) return defer(in, out, Result::kStream);
-  add(out, nullptr, sink_->finish());
-  sink_.reset();
-  trailer_ = 2;
+  finish_stream(before);
   return Result::kCommand;
 }
 
@@ -236,11 +230,7 @@ void RequestParser::feed_stream(std::string_view piece) {
   assert(sink_ && piece.size() <= stream_remaining_);
   sink_->append(piece);
   stream_remaining_ -= piece.size();
-  if (stream_remaining_ > 0) return;
-  Arguments unused;
-  add(unused, nullptr, sink_->finish());
-  sink_.reset();
-  trailer_ = 2;
+  if (stream_remaining_ == 0) finish_stream(pending_);
 }
 
 RequestParser::Result RequestParser::defer(const ReadBuffer& in, Arguments& out, Result why) {

@@ -72,12 +72,10 @@ class RequestParser {
   // True between the first and the last byte of a command.
   bool inside_command() const { return remaining_ > 0 || sink_ != nullptr; }
 
-  // Bytes that must arrive before next() can get further, as far as known (0: unknown); a hint for how much to read.
-  size_t wanted_bytes(const ReadBuffer& in) const;
-
  private:
   enum class Line { kNumber, kNeedMore, kInvalid, kTooLong };
   static Line read_number(std::string_view in, size_t offset, int64_t& number, size_t& next);
+  static Line read_odd_number(std::string_view in, size_t offset, int64_t& number, size_t& next);
 
   Result next_inline(ReadBuffer& in, Arguments& out);
   // kCommand: goes on.
@@ -86,7 +84,7 @@ class RequestParser {
   Result parse_bulks(ReadBuffer& in, Arguments& out, bool alone);
   Result begin_stream(ReadBuffer& in, Arguments& out);
   Result defer(const ReadBuffer& in, Arguments& out, Result why);
-  void add(Arguments& out, const char* at, std::shared_ptr<StreamedPayload> streamed);
+  void finish_stream(Arguments& out);
   void forget_command();
   Result fail(std::string text);
 

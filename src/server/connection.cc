@@ -17,14 +17,14 @@ constexpr int64_t kHeldMs = 30'000;
 }  // namespace
 
 Connection::Connection(IoThread& thread, UniqueFd fd, Session session)
-    : thread_(thread),
+    : thread_(&thread),
       fd_(std::move(fd)),
       session_(std::move(session)),
       parser_(thread.stream_target()),
       batch_limit_(kBatchCommands),
       last_active_ms_(thread.now_ms()) {
   session_.fd = fd_.get();
-  if (!thread_.reactor().add(fd_.get(), this, interest_)) close();
+  listen();
 }
 
 Connection::~Connection() {
@@ -37,16 +37,32 @@ void Connection::require(Lsn lsn, bool sync) {
 }
 
 bool Connection::satisfied(Lsn lsn, bool sync) const {
-  const Journal& journal = *thread_.shared().journal;
+  const Journal& journal = *thread_->shared().journal;
   if (lsn > journal.written_lsn()) return false;
   return lsn <= journal.synced_lsn() || !(sync || journal.mode() == SyncMode::kAlways);
+}
+
+void Connection::listen() {
+  if (!thread_->reactor().add(fd_.get(), this, interest_)) close();
+}
+
+bool Connection::can_move(int64_t active_since_ms) const {
+  return may_run() && last_active_ms_ >= active_since_ms && !dirty && !waiting && interest_ == Interest{.read = true} &&
+         parser_.stream_remaining() == 0 && owed_bytes() == 0 && !end_of_input_;
+}
+
+void Connection::leave() { thread_->reactor().remove(fd_.get()); }
+
+void Connection::join(IoThread& thread) {
+  thread_ = &thread;
+  listen();
 }
 
 bool Connection::settle() {
   if (closed_) return true;
   if (!held_.empty()) {
     if (!satisfied(held_required_, held_sync_)) {
-      if (thread_.now_ms() - held_since_ms_ < kHeldMs) return false;
+      if (thread_->now_ms() - held_since_ms_ < kHeldMs) return false;
       log_warning("client " + std::to_string(session_.id) + " is closed: the journal could not be written or synced for " +
                   std::to_string(kHeldMs / 1000) + " s, and its replies rest on it");
       close();
@@ -59,7 +75,7 @@ bool Connection::settle() {
     std::swap(held_, out_);
     held_required_ = required_;
     held_sync_ = sync_required_;
-    held_since_ms_ = thread_.now_ms();
+    held_since_ms_ = thread_->now_ms();
   } else {
     sender_.take(out_);
   }
@@ -74,7 +90,7 @@ void Connection::flush() {
   uint64_t sent = 0;
   const OutputSender::Result result = sender_.send(fd_.get(), sent);
   output_bytes_ += sent;
-  ThreadCounters::add(thread_.counters().net_output_bytes, sent);
+  ThreadCounters::add(thread_->counters().net_output_bytes, sent);
   if (result == OutputSender::Result::kBroken) return close();
   const bool all_sent = sender_.empty();
   // While a worker runs, the session is its own: the state is looked at first.
@@ -103,7 +119,7 @@ void Connection::resume() {
   if (closed_) return;
   return_buffer();
   if (end_of_input_) {
-    thread_.mark_dirty(*this);  // there may be nothing left to wait for
+    thread_->mark_dirty(*this);  // there may be nothing left to wait for
   } else if (may_run()) {
     set_interest({.read = true, .write = interest_.write, .peer_close = false});
   }
@@ -112,33 +128,33 @@ void Connection::resume() {
 void Connection::set_interest(Interest interest) {
   if (closed_ || interest == interest_) return;
   interest_ = interest;
-  if (!thread_.reactor().change(fd_.get(), interest)) close();
+  if (!thread_->reactor().change(fd_.get(), interest)) close();
 }
 
 void Connection::kill() {
   if (state_ != State::kReady) return close();
   killed_ = true;
-  thread_.mark_dirty(*this);
+  thread_->mark_dirty(*this);
 }
 
 void Connection::drain() {
   draining_ = true;
   if (closed_) return;
   if (state_ == State::kSuspended) return close();
-  thread_.mark_dirty(*this);
+  thread_->mark_dirty(*this);
 }
 
 void Connection::check_idle(int64_t now_ms) {
-  const int64_t timeout_s = thread_.shared().live.idle_timeout_s.load(std::memory_order_relaxed);
+  const int64_t timeout_s = thread_->shared().live.idle_timeout_s.load(std::memory_order_relaxed);
   if (timeout_s > 0 && state_ == State::kReady && now_ms - last_active_ms_ > timeout_s * 1000) close();
 }
 
 void Connection::close() {
   if (closed_) return;
   closed_ = true;
-  if (state_ == State::kSuspended) ThreadCounters::add(thread_.counters().blocked, static_cast<uint64_t>(-1));
+  if (state_ == State::kSuspended) ThreadCounters::add(thread_->counters().blocked, static_cast<uint64_t>(-1));
   if (const auto completion = completion_.lock()) completion->abandon();
-  thread_.reactor().remove(fd_.get());
+  thread_->reactor().remove(fd_.get());
   // Bytes that were never read would make the kernel answer with a reset, which can overtake the last reply.
   char unread[16 * 1024];
   for (int i = 0; i < 64 && ::recv(fd_.get(), unread, sizeof unread, MSG_DONTWAIT) > 0; ++i) {
@@ -147,7 +163,7 @@ void Connection::close() {
   out_.clear();
   held_.clear();
   sender_ = OutputSender();
-  thread_.retire(*this);
+  thread_->retire(*this);
 }
 
 ClientInfo Connection::info() const {
@@ -158,8 +174,8 @@ ClientInfo Connection::info() const {
   info.user = "default";
   info.fd = fd_.get();
   info.unix_socket = session_.unix_socket;
-  info.age_s = (thread_.wall_ms() - session_.created_wall_ms) / 1000;
-  info.idle_s = (thread_.now_ms() - last_active_ms_) / 1000;
+  info.age_s = (thread_->wall_ms() - session_.created_wall_ms) / 1000;
+  info.idle_s = (thread_->now_ms() - last_active_ms_) / 1000;
   info.query_buffer_bytes = in_.size();
   info.output_bytes = owed_bytes();
   info.net_input_bytes = input_bytes_;

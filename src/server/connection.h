@@ -1,4 +1,5 @@
-// One client: its socket, what it sent and has not been executed, what it is owed. Lives on one IoThread.
+// One client: its socket, what it sent and has not been executed, what it is owed. Lives on one IoThread at a
+// time.
 //
 // The order of things. Commands of one connection run one after another; while one is on a worker or suspended, nothing
 // else of the connection runs or is read. Replies gather in `out_`; at the end of the tick they go to `held_` until the
@@ -53,6 +54,12 @@ class Connection final : public EventHandler {
   // Once a second. Closes when idle for too long.
   void check_idle(int64_t now_ms);
 
+  // Moving to another thread: possible at the end of a tick, while nothing of the connection is under way and it has been
+  // active since then. leave() on the old thread, join() on the new one.
+  bool can_move(int64_t active_since_ms) const;
+  void leave();
+  void join(IoThread& thread);
+
   ClientInfo info() const;
   uint64_t id() const { return session_.id; }
   bool closed() const { return closed_; }
@@ -92,6 +99,7 @@ class Connection final : public EventHandler {
   void protocol_error();
 
   // connection.cc: replies and the end.
+  void listen();
   void require(Lsn lsn, bool sync);
   bool satisfied(Lsn lsn, bool sync) const;
   void flush();
@@ -100,7 +108,7 @@ class Connection final : public EventHandler {
   uint64_t owed_bytes() const { return out_.pending_bytes() + held_.pending_bytes() + sender_.pending_bytes(); }
   void close();
 
-  IoThread& thread_;
+  IoThread* thread_;
   UniqueFd fd_;
   Session session_;
   Interest interest_{.read = true};

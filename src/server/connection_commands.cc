@@ -44,7 +44,7 @@ struct Connection::WorkerJob {
 
 void Connection::process() {
   while (may_run()) {
-    ThreadBatch& batch = thread_.batch();
+    ThreadBatch& batch = thread_->batch();
     RequestParser::Result last = RequestParser::Result::kCommand;
     const size_t count = parse_batch(batch, last);
     if (count > 1) prefetch_keys(batch, count);
@@ -71,7 +71,7 @@ void Connection::process() {
 
 // `last`: kCommand when the batch is full, otherwise why it ended.
 size_t Connection::parse_batch(ThreadBatch& batch, RequestParser::Result& last) {
-  const LiveSettings& live = thread_.shared().live;
+  const LiveSettings& live = thread_->shared().live;
   const bool trusted = session_.authenticated || !live.password_required.load(std::memory_order_relaxed);
   // One at a time before AUTH: what follows it has other limits.
   const size_t limit = trusted ? batch_limit_ : 1;
@@ -92,7 +92,7 @@ size_t Connection::parse_batch(ThreadBatch& batch, RequestParser::Result& last) 
 
 // Random keys are cache misses; asked for together they overlap. First the buckets, then what they point to.
 void Connection::prefetch_keys(const ThreadBatch& batch, size_t count) {
-  const Keyspace& keyspace = *thread_.shared().services.keyspace;
+  const Keyspace& keyspace = *thread_->shared().services.keyspace;
   KeyHash hashes[kBatchCommands];
   size_t found = 0;
   for (size_t i = 0; i < count; ++i) {
@@ -109,19 +109,19 @@ void Connection::prefetch_keys(const ThreadBatch& batch, size_t count) {
 void Connection::execute(BatchedCommand& command) {
   turn_++;
   session_.commands++;
-  session_.last_command_wall_ms = thread_.wall_ms();
-  ThreadCounters::add(thread_.counters().commands_processed, 1);
+  session_.last_command_wall_ms = thread_->wall_ms();
+  ThreadCounters::add(thread_->counters().commands_processed, 1);
   lend_descriptors(input_bytes_ - (in_.size() - command.end));
-  thread_.mark_dirty(*this);
+  thread_->mark_dirty(*this);
 
   const bool muted = session_.reply_mode != Session::ReplyMode::kOn;
-  ReplyWriter reply(muted ? thread_.muted_output() : out_, session_.protocol);
+  ReplyWriter reply(muted ? thread_->muted_output() : out_, session_.protocol);
   if (!command.command.spec) {
     if (is_http(command.arguments)) return close();
     reply.error(command.command.error);
   } else {
     session_.last_command = command.command.spec->name.data();
-    if (const std::string error = refusal(thread_.shared(), session_, *command.command.spec); !error.empty()) {
+    if (const std::string error = refusal(thread_->shared(), session_, *command.command.spec); !error.empty()) {
       reply.error(error);
     } else {
       run_handler(command, reply);
@@ -132,7 +132,7 @@ void Connection::execute(BatchedCommand& command) {
 
 void Connection::run_handler(BatchedCommand& command, ReplyWriter& reply) {
   const CommandSpec& spec = *command.command.spec;
-  RunContext context(thread_, session_, spec, command.arguments, reply, false, turn_);
+  RunContext context(*thread_, session_, spec, command.arguments, reply, false, turn_);
   const Outcome outcome = spec.handler(context);
   require(context.required_lsn(), context.sync_required());
   switch (outcome) {
@@ -149,7 +149,7 @@ void Connection::suspended(const std::shared_ptr<ConnectionCompletion>& completi
   state_ = State::kSuspended;
   completion_ = completion;
   blocked_sync_ = sync;
-  ThreadCounters::add(thread_.counters().blocked, 1);
+  ThreadCounters::add(thread_->counters().blocked, 1);
 }
 
 void Connection::run_on_worker(BatchedCommand& command) {
@@ -158,7 +158,7 @@ void Connection::run_on_worker(BatchedCommand& command) {
   auto job = std::make_shared<WorkerJob>(*this, *command.command.spec);
   job->arguments = std::move(command.arguments);
   job->turn = turn_;
-  thread_.shared().workers->run([job, &thread = thread_, &session = session_] {
+  thread_->shared().workers->run([job, &thread = *thread_, &session = session_] {
     ReplyWriter reply(job->out, session.protocol);
     RunContext context(thread, session, job->spec, job->arguments, reply, true, job->turn);
     job->outcome = job->spec.handler(context);
@@ -174,7 +174,7 @@ void Connection::worker_done(WorkerJob& job) {
   state_ = State::kReady;
   if (closed_) {
     if (job.completion) job.completion->abandon();
-    return thread_.retire(*this);
+    return thread_->retire(*this);
   }
   require(job.required, job.sync);
   if (job.outcome == Outcome::kSuspended) {
@@ -189,7 +189,7 @@ void Connection::worker_done(WorkerJob& job) {
   if (job.outcome == Outcome::kNeedsWorker) {
     ReplyWriter(job.out, session_.protocol).error("ERR internal error: a worker was asked for twice");
   }
-  (session_.reply_mode != Session::ReplyMode::kOn ? thread_.muted_output() : out_).splice(std::move(job.out));
+  (session_.reply_mode != Session::ReplyMode::kOn ? thread_->muted_output() : out_).splice(std::move(job.out));
   finish_command();
   resume();
 }
@@ -200,12 +200,12 @@ void Connection::complete(uint64_t turn, const std::function<void(ReplyWriter&)>
     early_ = std::make_unique<EarlyAnswer>(EarlyAnswer{write, required});
     return;
   }
-  ReplyWriter reply(session_.reply_mode != Session::ReplyMode::kOn ? thread_.muted_output() : out_, session_.protocol);
+  ReplyWriter reply(session_.reply_mode != Session::ReplyMode::kOn ? thread_->muted_output() : out_, session_.protocol);
   write(reply);
   require(required, blocked_sync_);
   state_ = State::kReady;
   completion_.reset();
-  ThreadCounters::add(thread_.counters().blocked, static_cast<uint64_t>(-1));
+  ThreadCounters::add(thread_->counters().blocked, static_cast<uint64_t>(-1));
   finish_command();
   resume();
 }
@@ -214,7 +214,7 @@ void Connection::complete(uint64_t turn, const std::function<void(ReplyWriter&)>
 void Connection::finish_command() {
   settle_descriptors(command_end_);
   using Mode = Session::ReplyMode;
-  OutputChain& muted = thread_.muted_output();
+  OutputChain& muted = thread_->muted_output();
   if (session_.reply_mode == Mode::kOn) {
     if (!muted.empty()) out_.splice(std::move(muted));  // CLIENT REPLY ON itself is answered
   } else {
@@ -223,13 +223,13 @@ void Connection::finish_command() {
     if (session_.reply_mode == Mode::kSkipNext) session_.reply_mode = Mode::kSkipThis;
   }
   if (owed_bytes() > kOutputPauseBytes) output_full_ = true;
-  thread_.mark_dirty(*this);
+  thread_->mark_dirty(*this);
 }
 
 void Connection::protocol_error() {
   if (session_.reply_mode == Session::ReplyMode::kOn) ReplyWriter(out_, session_.protocol).error("ERR " + parser_.protocol_error());
   session_.close_after_reply = true;
-  thread_.mark_dirty(*this);
+  thread_->mark_dirty(*this);
 }
 
 }  // namespace pion

@@ -33,9 +33,9 @@ bool Connection::receive() {
 bool Connection::receive_stream() {
   for (uint64_t turn = 0; turn < kTurnReadBytes && parser_.stream_remaining() > 0;) {
     const size_t wanted = std::min<uint64_t>(parser_.stream_remaining(), kStreamBytes);
-    const ssize_t got = receive_bytes(thread_.stream_buffer(), wanted);
+    const ssize_t got = receive_bytes(thread_->stream_buffer(), wanted);
     if (got <= 0) return false;
-    parser_.feed_stream({thread_.stream_buffer(), static_cast<size_t>(got)});
+    parser_.feed_stream({thread_->stream_buffer(), static_cast<size_t>(got)});
     if (static_cast<size_t>(got) < wanted / 2) break;  // the socket is probably empty
     turn += static_cast<uint64_t>(got);
   }
@@ -54,8 +54,8 @@ ssize_t Connection::receive_bytes(char* to, size_t size) {
   const ssize_t got = session_.unix_socket ? ::recvmsg(fd_.get(), &message, MSG_CMSG_CLOEXEC) : ::recv(fd_.get(), to, size, 0);
   if (got > 0) {
     input_bytes_ += static_cast<uint64_t>(got);
-    ThreadCounters::add(thread_.counters().net_input_bytes, static_cast<uint64_t>(got));
-    last_active_ms_ = thread_.now_ms();
+    ThreadCounters::add(thread_->counters().net_input_bytes, static_cast<uint64_t>(got));
+    last_active_ms_ = thread_->now_ms();
     if (session_.unix_socket && message.msg_controllen > 0 && !keep_descriptors(message, input_bytes_)) return close(), -1;
     return got;
   }
@@ -64,7 +64,7 @@ ssize_t Connection::receive_bytes(char* to, size_t size) {
   // A half-closed client still gets what it is owed.
   end_of_input_ = true;
   set_interest({.read = false, .write = interest_.write, .peer_close = false});
-  thread_.mark_dirty(*this);
+  thread_->mark_dirty(*this);
   return 0;
 }
 
@@ -122,7 +122,7 @@ void Connection::settle_descriptors(uint64_t command_end) {
 // Connections without a command under way own no buffer: they read into the thread's.
 void Connection::take_buffer() {
   if (in_.capacity() >= kReadBytes) return;
-  ReadBuffer& spare = thread_.spare_buffer();
+  ReadBuffer& spare = thread_->spare_buffer();
   spare.reserve(kReadBytes);
   spare.append(in_.view());
   in_.swap(spare);
@@ -139,7 +139,7 @@ void Connection::return_buffer() {
   }
   in_.swap(rest);
   rest.consume(rest.size());
-  if (rest.capacity() == kReadBytes && thread_.spare_buffer().capacity() == 0) thread_.spare_buffer().swap(rest);
+  if (rest.capacity() == kReadBytes && thread_->spare_buffer().capacity() == 0) thread_->spare_buffer().swap(rest);
 }
 
 }  // namespace pion

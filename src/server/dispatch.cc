@@ -2,7 +2,6 @@
 
 #include "command/arguments.h"
 #include "keyspace/keyspace.h"
-#include "storage/journal.h"
 
 namespace pion {
 
@@ -15,10 +14,6 @@ std::string refusal(const ServerShared& shared, const Session& session, const Co
     if (keyspace.settings.maxmemory.load(std::memory_order_relaxed) > 0 && !keyspace.ensure_memory()) {
       return "OOM command not allowed when used memory > 'maxmemory'.";
     }
-  }
-  if ((spec.flags & kWrite) && !(spec.flags & kFreesSpace)) {
-    const Status admitted = shared.journal->admit(0, WriteKind::kGrows);
-    if (!admitted) return "MISCONF Errors writing to the journal: " + admitted.error().message;
   }
   return {};
 }

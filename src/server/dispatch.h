@@ -8,8 +8,8 @@
 
 namespace pion {
 
-// The error that keeps a resolved command from running (NOAUTH, MISCONF, OOM), empty when nothing does.
-// Allocates only for an error.
+// The error that keeps a resolved command from running (NOAUTH, OOM), empty when nothing does. Allocates only for an error.
+// A journal that refuses (MISCONF) is asked by the handlers, which know how much they will write.
 std::string refusal(const ServerShared& shared, const Session& session, const CommandSpec& spec);
 
 // HTTP talking to us is an attack through somebody's browser: such a connection is closed without a word.

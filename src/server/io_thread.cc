@@ -13,13 +13,15 @@ namespace pion {
 namespace {
 
 constexpr int64_t kJournalRetryMs = 100;
+constexpr int64_t kActiveMs = 200;      // a client that sent something since then is active
+constexpr size_t kMovedAtOnce = 1000;
 
 thread_local IoThread* current_thread = nullptr;
 
 }  // namespace
 
 IoThread::IoThread(ServerShared& shared, unsigned index)
-    : shared_(shared), index_(index), stream_(std::make_unique<char[]>(kStreamBytes)), target_(*shared.extents) {
+    : shared_(shared), index_(index), stream_(std::make_unique<char[]>(kStreamBytes)), target_(*shared.extents, &shared.services) {
   reactor_.at_tick_end([this] { tick_end(); });
 }
 
@@ -88,9 +90,51 @@ void IoThread::post_completion(uint64_t client, uint64_t turn, std::function<voi
 }
 
 void IoThread::post_kill(uint64_t client) {
-  reactor_.post([this, client] {
-    if (Connection* connection = find(client)) connection->kill();
+  reactor_.post([this, client] { kill(client); });
+}
+
+void IoThread::kill(uint64_t client) {
+  if (Connection* connection = find(client)) return connection->kill();
+  const int thread = shared_.clients.thread_of(client);  // it may have moved meanwhile
+  if (thread >= 0 && static_cast<unsigned>(thread) != index_) shared_.threads[static_cast<size_t>(thread)]->post_kill(client);
+}
+
+void IoThread::post_move(IoThread& to, bool all) {
+  reactor_.post([this, &to, all] {
+    move_to_ = &to;
+    move_all_ = all;
   });
+}
+
+void IoThread::move_connections(IoThread& to, bool all) {
+  std::lock_guard lock(shared_.move_mutex);
+  if (shared_.gatherings > 0 || draining_) return;
+  std::vector<uint64_t> chosen;
+  for (const auto& [id, connection] : connections_) {
+    if (chosen.size() < kMovedAtOnce && connection->can_move(all ? 0 : now_ms() - kActiveMs)) chosen.push_back(id);
+  }
+  if (!all) chosen.resize(chosen.size() / 2);  // of one active client none: the work would only change its place
+  auto moved = std::make_shared<std::vector<std::unique_ptr<Connection>>>();
+  for (uint64_t id : chosen) {
+    auto found = connections_.find(id);
+    found->second->leave();
+    moved->push_back(std::move(found->second));
+    connections_.erase(found);
+  }
+  ThreadCounters::add(counters_.connected, -static_cast<uint64_t>(chosen.size()));
+  to.reactor().post([&to, moved] { to.adopt(std::move(*moved)); });
+  // After the post: who finds a client on its new thread comes there behind it.
+  for (uint64_t id : chosen) shared_.clients.add(id, to.index_);
+}
+
+void IoThread::adopt(std::vector<std::unique_ptr<Connection>> connections) {
+  ThreadCounters::add(counters_.connected, connections.size());
+  for (std::unique_ptr<Connection>& connection : connections) {
+    Connection& joining = *connection;
+    connections_.emplace(joining.id(), std::move(connection));
+    joining.join(*this);
+    if (draining_) joining.drain();
+  }
 }
 
 void IoThread::post_clients(std::function<void(std::vector<ClientInfo>)> done) {
@@ -144,7 +188,11 @@ void IoThread::tick_end() {
     if (sync_up_to > 0) shared_.journal->request_sync(sync_up_to);
     if (!dirty_.empty()) reactor_.post([] {});  // a full output drained at once and more was run: next tick
   }
-  if (retired_.empty()) return;
+  if (!retired_.empty()) destroy_retired();
+  if (move_to_) move_connections(*std::exchange(move_to_, nullptr), move_all_);
+}
+
+void IoThread::destroy_retired() {
   for (uint64_t id : std::exchange(retired_, {})) {
     Connection* connection = find(id);
     if (!connection || connection->in_use()) continue;

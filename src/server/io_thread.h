@@ -46,6 +46,8 @@ class IoThread {
   void post_completion(uint64_t client, uint64_t turn, std::function<void(ReplyWriter&)> write, Lsn required);
   void post_kill(uint64_t client);
   void post_clients(std::function<void(std::vector<ClientInfo>)> done);
+  // Gives clients that have nothing under way to another thread: all, or half of those that are active.
+  void post_move(IoThread& to, bool all);
   // The journal got further.
   void post_journal_progress();
 
@@ -76,6 +78,10 @@ class IoThread {
   void drain(int64_t grace_ms);
   void stop_when_empty();
   Connection* find(uint64_t client);
+  void kill(uint64_t client);
+  void move_connections(IoThread& to, bool all);
+  void adopt(std::vector<std::unique_ptr<Connection>> connections);
+  void destroy_retired();
 
   ServerShared& shared_;
   const unsigned index_;
@@ -88,6 +94,8 @@ class IoThread {
   std::vector<uint64_t> retired_;
   std::atomic<bool> progress_posted_{false};
   bool journal_failing_ = false;
+  IoThread* move_to_ = nullptr;  // at the end of this tick
+  bool move_all_ = false;
   bool draining_ = false;
   int64_t wall_ms_ = 0;
   int64_t wall_at_ms_ = -1;

@@ -60,7 +60,11 @@ Server::Server(Options& options, Storage& storage) : options_(options), storage_
   workers_ = std::make_unique<WorkerPool>(kWorkerThreads);
   shared_.workers = workers_.get();
   const auto count = static_cast<unsigned>(std::max<int64_t>(settings.workers, 1));
-  for (unsigned i = 0; i < count; ++i) threads_.push_back(std::make_unique<IoThread>(shared_, i));
+  for (unsigned i = 0; i < count; ++i) {
+    threads_.push_back(std::make_unique<IoThread>(shared_, i));
+    shared_.threads.push_back(threads_.back().get());
+  }
+  balancer_ = std::make_unique<Balancer>(shared_.threads);
   hook_options();
 }
 
@@ -163,7 +167,7 @@ void Server::start() {
   storage_.journal().set_progress_listener([this] {
     for (const auto& thread : threads_) thread->post_journal_progress();
   });
-  assigned_.resize(threads_.size());
+  if (threads_.size() > 1) threads_[0]->reactor().post([this] { balance(); });
   for (const auto& listener : listeners_) threads_[0]->reactor().post([&listener = *listener] { listener.start(); });
   for (const auto& thread : threads_) thread->start();
   upkeep_ = std::thread([this] { maintain(); });
@@ -182,8 +186,13 @@ void Server::stop() {
   upkeep_wake_.notify_all();
   if (upkeep_.joinable()) upkeep_.join();
   workers_.reset();  // a worker that still runs uses its connection: they go after it
-  storage_.journal().set_progress_listener({});
   if (!unix_socket_.empty()) ::unlink(unix_socket_.c_str());
+}
+
+// On thread 0.
+void Server::balance() {
+  balancer_->step(clock_ns(CLOCK_MONOTONIC));
+  threads_[0]->reactor().after(Balancer::kStepMs, [this] { balance(); });
 }
 
 // On thread 0.
@@ -194,18 +203,9 @@ void Server::add_client(Accepted accepted, bool unix_socket) {
     rejected_.fetch_add(1, std::memory_order_relaxed);
     return;
   }
-  // connections() of a thread lags behind what was posted to it: whole rounds are even by counting what each was given.
-  size_t best = 0;
-  uint64_t fewest = UINT64_MAX;
-  for (size_t i = 0; i < threads_.size(); ++i) {
-    const ThreadCounters& counters = threads_[i]->counters();
-    const uint64_t taken = counters.connections_received.load(std::memory_order_relaxed);
-    const uint64_t now = counters.connected.load(std::memory_order_relaxed) + (assigned_[i] - taken);
-    if (now < fewest) fewest = now, best = i;
-  }
-  assigned_[best]++;
+  const unsigned best = balancer_->thread_for_new_client();
   const uint64_t id = shared_.last_client_id.fetch_add(1, std::memory_order_relaxed) + 1;
-  shared_.clients.add(id, static_cast<unsigned>(best));
+  shared_.clients.add(id, best);
   threads_[best]->post_connection(std::move(accepted), unix_socket, id);
 }
 
@@ -267,11 +267,17 @@ void Server::clients(std::function<void(std::vector<ClientInfo>)> done) {
   gathering->missing = threads_.size();
   IoThread* const caller = IoThread::current() ? IoThread::current() : threads_[0].get();
   auto finish = std::make_shared<std::function<void(std::vector<ClientInfo>)>>(std::move(done));
+  std::lock_guard lock(shared_.move_mutex);
+  shared_.gatherings++;
   for (const auto& thread : threads_) {
-    thread->post_clients([gathering, finish, caller](std::vector<ClientInfo> some) {
+    thread->post_clients([this, gathering, finish, caller](std::vector<ClientInfo> some) {
       std::lock_guard lock(gathering->mutex);
       std::move(some.begin(), some.end(), std::back_inserter(gathering->all));
       if (--gathering->missing > 0) return;
+      {
+        std::lock_guard moves(shared_.move_mutex);
+        shared_.gatherings--;
+      }
       std::sort(gathering->all.begin(), gathering->all.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
       caller->reactor().post([gathering, finish] { (*finish)(std::move(gathering->all)); });
     });

@@ -12,6 +12,7 @@
 
 #include "base/worker_pool.h"
 #include "command/server_control.h"
+#include "server/balancer.h"
 #include "server/io_thread.h"
 #include "server/listener.h"
 #include "server/options.h"
@@ -47,6 +48,7 @@ class Server final : public ServerControl {
   void shutdown(bool save) override;
 
  private:
+  void balance();
   void add_client(Accepted accepted, bool unix_socket);
   void hook_options();
   void set_memory_limits(const Settings& settings);
@@ -58,7 +60,7 @@ class Server final : public ServerControl {
   std::unique_ptr<WorkerPool> workers_;
   std::vector<std::unique_ptr<IoThread>> threads_;
   std::vector<std::unique_ptr<Listener>> listeners_;
-  std::vector<uint64_t> assigned_;  // clients per thread, as thread 0 knows it
+  std::unique_ptr<Balancer> balancer_;
   std::string unix_socket_;
   int tcp_port_ = 0;
   const std::string run_id_;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <mutex>
 #include <unordered_map>
+#include <vector>
 
 #include "base/limits.h"
 #include "base/worker_pool.h"
@@ -65,6 +66,8 @@ class ClientRegistry {
   std::unordered_map<uint64_t, unsigned> threads_;
 };
 
+class IoThread;
+
 struct ServerShared {
   Services services;
   Journal* journal = nullptr;
@@ -73,6 +76,11 @@ struct ServerShared {
   LiveSettings live;
   ClientRegistry clients;
   std::atomic<uint64_t> last_client_id{0};
+  std::vector<IoThread*> threads;
+
+  // While a list of all clients is gathered, none moves from one thread to another.
+  std::mutex move_mutex;
+  unsigned gatherings = 0;  // guarded by move_mutex
 };
 
 }  // namespace pion
