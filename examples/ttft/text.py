@@ -15,7 +15,7 @@ _NOTES = [
     "The night shift does not touch it without a second person.",
 ]
 
-QUESTION = "\nWho inspects the valve of hall 2?"
+QUESTION = "\nWho cleans hall 3?"
 
 
 def handbook() -> str:
