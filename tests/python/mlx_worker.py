@@ -69,10 +69,13 @@ def _serve(model_path: str, port: int, options: dict[str, Any]) -> None:
     from mlx_lm import load
     from mlx_lm.generate import generate_step
 
+    from pion.client import Client
     from pion_vllm_mlx import PionPromptCache, split_prompt
 
     model, tokenizer = load(model_path)
-    pc = PionPromptCache(model, host="127.0.0.1", port=port, **options)
+    # Deadlines are tested elsewhere; here a busy machine must not look like a server that is down.
+    client = Client(port=port, timeout_s=30, connect_timeout_s=10)
+    pc = PionPromptCache(model, port=port, client=client, **options)
 
     def digest(cache: list[Any], tokens: int) -> str:
         state = hashlib.sha256()

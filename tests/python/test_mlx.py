@@ -32,7 +32,9 @@ def memory(port, model, **options):
     options.setdefault("prefill_step_size", 16)
     options.setdefault("step", 16)
     options.setdefault("min_store", 1)
-    return PionPromptCache(model, port=port, **options)
+    # Deadlines have tests of their own; elsewhere a busy machine must not look like a server that is down.
+    options.setdefault("client", Client(port=port, timeout_s=30, connect_timeout_s=10))
+    return PionPromptCache(model, **options)
 
 
 def greedy(model, cache, rest, count=24):

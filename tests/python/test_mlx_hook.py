@@ -11,6 +11,7 @@ from mlx_lm.generate import BatchGenerator, generate_step  # noqa: E402
 from mlx_lm.models.cache import KVCache  # noqa: E402
 
 import mlx_models  # noqa: E402
+from pion.client import Client  # noqa: E402
 from pion.mlx import PionPromptCache  # noqa: E402
 from pion.mlx_hook import PionLRUPromptCache  # noqa: E402
 
@@ -24,7 +25,9 @@ def port(pion):
 
 def hook(model, port=1, **options):
     options = {"enabled": port != 1, "min_store": 1, "prefill_step_size": 16, "step": 16, **options}
-    return PionLRUPromptCache(options.pop("max_size", 10), options.pop("max_bytes", 1 << 63), model_of=lambda key: (model, None), port=port, **options)
+    options["client"] = Client(port=port, timeout_s=30, connect_timeout_s=10)
+    bounds = options.pop("max_size", 10), options.pop("max_bytes", 1 << 63)
+    return PionLRUPromptCache(*bounds, model_of=lambda key: (model, None), **options)
 
 
 def filled(model, ids):
