@@ -271,6 +271,16 @@ class Client:
         """Any command. Returns the reply, raises error replies."""
         return raise_error(self._call([arguments], timeout_s=timeout_s)[0])
 
+    def warm(self) -> None:
+        """Connect, and take the descriptors of the payload files there are, so that the first read need not."""
+        with self._lock:
+            self.ping()
+            if self.lane == "shm" and self._files is not None:
+                try:
+                    self._files.take(self._attach(()))
+                except ReplyError:  # a server that passes none; reads will use the socket
+                    self.lane = "unix"
+
     def ping(self) -> None:
         """Raise unless the server answers."""
         self.command(b"PING")

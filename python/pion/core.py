@@ -243,6 +243,18 @@ class PromptCore:
                 report.why = str(error)
         return self._done(call)
 
+    def connect(self) -> bool:
+        """Connect and declare the model now, not at the first prompt. False (and one warning) when that fails."""
+        if not self._usable:
+            return False
+        try:
+            self.client.warm()
+            self.identity.declare()
+            return True
+        except (PionError, Refused) as error:
+            log.info("pion: %s", error)  # no answer was warned of by the breaker; the first call says the rest
+            return False
+
     def model_changed(self) -> None:
         """Weights or adapters were changed in place: nothing stored before is matched any more."""
         self.identity.renew()

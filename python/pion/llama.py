@@ -62,6 +62,7 @@ class PionPromptCache(BaseLlamaCache):
         self.llm = llm
         self.engine = LlamaEngine(llm, reserve_tokens=reserve_tokens, media_tokens=media_tokens)
         self.core = PromptCore(self.engine, client, host=host, port=port, **options)
+        self.core.connect()
 
     # -- per sequence ------------------------------------------------------------------------
 

@@ -121,17 +121,20 @@ class PayloadFiles:
             os.close(fd)
         self._fds.clear()
 
+    def take(self, found: dict[int, int]) -> None:
+        """Keep these descriptors; DataError for one that is not a file opened for reading."""
+        for file_id, fd in found.items():
+            old = self._fds.pop(file_id, None)
+            if old is not None:
+                os.close(old)
+            self._fds[file_id] = fd
+            _check_descriptor(fd)
+
     def need(self, ids: Sequence[int]) -> None:
         """Make sure every file of ``ids`` has a descriptor; DataError when the server does not pass one."""
         unknown = [i for i in dict.fromkeys(ids) if i not in self._fds]
         for at in range(0, len(unknown), 64):
-            batch = unknown[at : at + 64]
-            for file_id, fd in self._attach(batch).items():
-                old = self._fds.pop(file_id, None)
-                if old is not None:
-                    os.close(old)
-                self._fds[file_id] = fd
-                _check_descriptor(fd)
+            self.take(self._attach(unknown[at : at + 64]))
         missing = [i for i in unknown if i not in self._fds]
         if missing:
             raise DataError(f"the server passed no descriptor of payload file {missing[0]}")

@@ -8,6 +8,7 @@ the same client tests also run against the real server.
 from __future__ import annotations
 
 import array
+import contextlib
 import json
 import os
 import socket
@@ -86,12 +87,16 @@ class FakeServer:
 
     def close(self):
         for listener in self.listeners:
+            with contextlib.suppress(OSError):
+                listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
             listener.close()
+        self.cut()
+
+    def cut(self):
+        """End all connections from our side."""
         for conn in list(self.conns):
-            try:
+            with contextlib.suppress(OSError):
                 conn.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
 
     def _accept(self, listener):
         while True:

@@ -260,8 +260,7 @@ def test_passed_descriptors_cannot_be_written_through(fake):
 def test_a_stale_connection_is_replaced_once(fake):
     client = Client(port=fake.port)
     client.ping()
-    for conn in list(fake.conns):
-        conn.shutdown(socket.SHUT_RDWR)
+    fake.cut()
     client.ping()
 
 

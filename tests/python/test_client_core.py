@@ -158,6 +158,17 @@ def test_switched_off_sends_nothing(fake):
     assert not fake.commands
 
 
+def test_connecting_early_leaves_nothing_to_do_but_the_prompt(fake):
+    one = core(fake)
+    assert one.connect() and one.client.lane == "shm"
+    before = len(fake.commands)
+    one.acquire(IDS[:5])
+    assert fake.commands[before:] == ["PROMPT.MATCH"]
+    fake.close()
+    assert not core(fake).connect()
+    assert not core(fake, enabled=False).connect()
+
+
 def test_eight_at_once_prefill_once(server):
     """One claims, the others wait and are served."""
     reports, threads = [], []
