@@ -5,7 +5,7 @@ Lanes, chosen by the client itself:
 * ``tcp``   any host;
 * ``unix``  the server is on this host and its socket (named in ``INFO server``) is ours to open;
 * ``shm``   the same socket; rows are read from the server's own files through passed descriptors
-  and written through sealed memory files.
+  and written through a memory file.
 
 Every call has a deadline. After a failure a circuit breaker answers for the server, so that nobody
 waits; one probe at a time finds out when it is back. A client is thread safe (one call at a time)
@@ -28,7 +28,7 @@ from .errors import DataError, PionError, ProtocolError, ReplyError, Unavailable
 from .pools import Want, as_tokens
 from .resp import Argument, Bulk, Connection, Deadline, as_map, raise_error, text
 from .replies import Fetch, Match, Media, Put
-from .shared import PayloadFiles, Run, is_own_socket, sealed_copy
+from .shared import PayloadFiles, Run, Staging, is_own_socket
 
 DEFAULT_PORT = 1974
 _LOWEST_RATE = 50e6  # bytes per second a peer must reach at least; beyond that a call is late
@@ -88,6 +88,7 @@ class Client:
         self._lock = threading.RLock()
         self._conn: Connection | None = None
         self._files: PayloadFiles | None = None
+        self._staging = Staging()
         self._pid = os.getpid()
         self.lane = ""
 
@@ -121,6 +122,7 @@ class Client:
         )
 
     def _drop(self) -> None:
+        self._staging.close()  # the server may still be reading it
         if self._files is not None:
             self._files.close()
             self._files = None
@@ -466,36 +468,37 @@ class Client:
         if durable:
             tail += [b"DURABLE"]
         with self._lock:
-            if self._conn is None:
-                self._call([[b"PING"]])  # the lane is known only when connected
-            fd = -1
-            if self.lane == "shm" and nbytes >= _SHM_PUT_BYTES:
-                try:
-                    fd = sealed_copy(list(blobs.values()), nbytes)
-                except OSError:  # no descriptor or no memory left for it: the socket takes the bytes too
-                    pass
-            if fd >= 0:
-                reply = self._put_shared(head, blobs, tail, nbytes, fd)
-            else:
-                middle = [part for name, blob in blobs.items() for part in (b"POOL", name, blob)]
-                reply = self._call([[*head, *middle, *tail]], payload_bytes=nbytes)[0]
+            try:
+                reply = self._put_once(head, blobs, tail, nbytes)
+            except Unavailable:
+                if self.breaker.reason is not None:
+                    raise
+                # The connection was stale. The next one may be of another lane, so the bytes are laid out anew.
+                reply = self._put_once(head, blobs, tail, nbytes)
         answer = as_map(raise_error(reply))
         segment = answer.get("segment")
         return Put(int(answer["from"]), int(answer["to"]), None if segment is None else int(segment))
 
-    def _put_shared(
-        self, head: list[Argument], blobs: Mapping[str, memoryview], tail: list[Argument], nbytes: int, fd: int
+    def _put_once(
+        self, head: list[Argument], blobs: Mapping[str, memoryview], tail: list[Argument], nbytes: int
     ) -> Any:
-        """PUT through one sealed memory file (closed here) that holds all pools, one after the other."""
-        try:
-            middle: list[Argument] = []
-            offset = 0
-            for name, blob in blobs.items():
-                middle += [b"POOL", name, b"FD", 0, offset, blob.nbytes]
-                offset += blob.nbytes
-            return self._call([[*head, *middle, *tail]], payload_bytes=nbytes, fds=[fd])[0]
-        finally:
-            os.close(fd)
+        """One try of a PUT: through a memory file that holds all pools one after the other, or inline."""
+        if self._conn is None or self._pid != os.getpid():
+            self._call([[b"PING"]])  # the lane is known only when connected
+        fds: list[int] = []
+        if self.lane == "shm" and nbytes >= _SHM_PUT_BYTES:
+            try:
+                fds = [self._staging.fill(list(blobs.values()))]
+            except OSError:  # no descriptor or no memory left for it: the socket takes the bytes too
+                self._staging.close()
+        middle: list[Argument] = []
+        offset = 0
+        for name, blob in blobs.items():
+            middle += [b"POOL", name, b"FD", 0, offset, blob.nbytes] if fds else [b"POOL", name, blob]
+            offset += blob.nbytes
+        reply = self._call([[*head, *middle, *tail]], payload_bytes=nbytes, fds=fds, retry=False)[0]
+        self._staging.trim()
+        return reply
 
     def forget(self, model: str, tokens: Sequence[int] | np.ndarray, *, salt: str = "") -> int:
         """Forget everything that begins with ``tokens``; number of tokens forgotten."""

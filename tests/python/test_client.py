@@ -76,7 +76,7 @@ def test_rows_come_back_bit_equal_wherever_they_are_cut(client):
 
 
 def test_large_rows_go_by_descriptor_and_come_back(client):
-    """8 MiB of rows: the shm lane passes a sealed memory file, and chunks of 64 KiB are verified."""
+    """8 MiB of rows: the shm lane passes a memory file, and chunks of 64 KiB are verified."""
     pool = Pool("attention", 2, ("k", "v"), 8192, "f16")
     tokens = list(range(256))
     client.model_set("big", {"engine": "test", "pools": [pool.to_json()]})
@@ -262,6 +262,19 @@ def test_a_stale_connection_is_replaced_once(fake):
     client.ping()
     fake.cut()
     client.ping()
+
+
+@pytest.mark.parametrize("lane", ["tcp", "shm"])
+def test_a_put_on_a_stale_connection_is_sent_again_whole(fake, lane):
+    pool = Pool("attention", 2, ("k", "v"), 8192, "f16")
+    client = Client(port=fake.port, lane=lane)
+    client.model_set("big", {"engine": "test", "pools": [pool.to_json()]})
+    ids = list(range(64))
+    client.put("big", ids[:32], 0, {"attention": blob(ids, 0, 32, pool)})
+    fake.cut()
+    assert client.put("big", ids, 32, {"attention": blob(ids, 32, 64, pool)}).stop == 64
+    rows, _ = read(client, client.match("big", ids).lease, 0, 64, pool)
+    assert np.array_equal(rows, blob(ids, 0, 64, pool))
 
 
 def test_a_password_is_sent_and_a_wrong_one_is_no_outage():
