@@ -74,10 +74,10 @@ class Session(ABC):
         return {"ms": ms, "token": token, "bytes": report.bytes_read, "report": dataclasses.asdict(report)}
 
     def connect_pion(self, host: str, port: int) -> str:
-        """Makes the adapter and one small request, so that it is connected; says what reuse this model allows."""
+        """Makes the adapter and connects it; says what reuse this model allows."""
         self.adapter = self.make_adapter(host, port)
         assert self.adapter.core.step == self.step, "the cold side must feed the adapter's steps"
-        self.adapter.core.matched_tokens(self.tokenize("Is anybody there?"))
+        assert self.adapter.core.connect(), f"no server on {host}:{port}"
         return f"{self.adapter.reuse.kind} ({self.adapter.reuse.why})"
 
     def flush_pion(self) -> dict[str, Any]:
