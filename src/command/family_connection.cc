@@ -37,7 +37,7 @@ Outcome echo(CommandContext& context) {
 Outcome select(CommandContext& context) {
   const auto index = integer_argument(context.arg(1));
   if (!index || *index < INT32_MIN || *index > INT32_MAX) {
-    context.reply.error(kNotAnInteger);
+    context.reply.error(index ? "ERR value is out of range, value must between -2147483648 and 2147483647" : kNotAnInteger);
   } else if (*index < 0 || *index >= kDatabases) {
     context.reply.error("ERR DB index is out of range");
   } else {

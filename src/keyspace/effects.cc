@@ -1,22 +1,13 @@
 #include "keyspace/effects.h"
 
+#include <cstring>
+
 #include "base/limits.h"
 
 namespace pion {
 namespace {
 
 constexpr uint8_t kHasExpiry = 0x10;
-
-void write_value(ByteWriter& out, const NewValue& value) {
-  switch (value.kind) {
-    case NewValue::Kind::kBytes:
-    case NewValue::Kind::kRawBytes: out.bytes(value.bytes); break;
-    case NewValue::Kind::kInteger: out.put(value.integer); break;
-    case NewValue::Kind::kExtent:
-      out.put(value.extent.file).put(value.extent.page).put(value.extent.pages).varint(value.extent_size);
-      break;
-  }
-}
 
 bool read_value(ByteReader& in, uint8_t kind, NewValue& value) {
   if (kind > static_cast<uint8_t>(NewValue::Kind::kRawBytes)) return false;
@@ -41,30 +32,74 @@ bool read_database(ByteReader& in, int& database) {
   return number < kDatabases;
 }
 
+// Small fields are gathered on the stack: a SET is four appends, not nine.
+class Fields {
+ public:
+  explicit Fields(std::string& out) : out_(out) {}
+
+  template <typename T>
+  Fields& put(T value) {
+    std::memcpy(bytes_ + size_, &value, sizeof value);
+    size_ += sizeof value;
+    return *this;
+  }
+  Fields& varint(uint64_t value) {
+    for (; value >= 0x80; value >>= 7) bytes_[size_++] = static_cast<char>(value | 0x80);
+    bytes_[size_++] = static_cast<char>(value);
+    return *this;
+  }
+  Fields& bytes(std::string_view value) {
+    varint(value.size());
+    flush();
+    out_.append(value);
+    return *this;
+  }
+  void flush() {
+    out_.append(bytes_, size_);
+    size_ = 0;
+  }
+
+ private:
+  std::string& out_;
+  size_t size_ = 0;
+  char bytes_[64];  // more than any effect's fields between two byte runs
+};
+
+void write_value(Fields& out, const NewValue& value) {
+  switch (value.kind) {
+    case NewValue::Kind::kBytes:
+    case NewValue::Kind::kRawBytes: out.bytes(value.bytes); break;
+    case NewValue::Kind::kInteger: out.put(value.integer); break;
+    case NewValue::Kind::kExtent:
+      out.put(value.extent.file).put(value.extent.page).put(value.extent.pages).varint(value.extent_size);
+      break;
+  }
+}
+
 }  // namespace
 
 void write_effect(std::string& out, const Effect& effect) {
-  ByteWriter writer(out);
-  writer.put(static_cast<uint8_t>(effect.kind));
-  if (effect.kind == EffectKind::kFlushAll) return;
-  writer.varint(static_cast<uint64_t>(effect.database));
+  Fields fields(out);
+  fields.put(static_cast<uint8_t>(effect.kind));
+  if (effect.kind != EffectKind::kFlushAll) fields.varint(static_cast<uint64_t>(effect.database));
   switch (effect.kind) {
     case EffectKind::kSet: {
-      writer.bytes(effect.key);
+      fields.bytes(effect.key);
       const auto kind = static_cast<uint8_t>(effect.value.kind);
-      writer.put(static_cast<uint8_t>(kind | (effect.expiry_ms != 0 ? kHasExpiry : 0)));
-      if (effect.expiry_ms != 0) writer.put(effect.expiry_ms);
-      write_value(writer, effect.value);
+      fields.put(static_cast<uint8_t>(kind | (effect.expiry_ms != 0 ? kHasExpiry : 0)));
+      if (effect.expiry_ms != 0) fields.put(effect.expiry_ms);
+      write_value(fields, effect.value);
       break;
     }
-    case EffectKind::kDelete: writer.bytes(effect.key); break;
-    case EffectKind::kExpire: writer.bytes(effect.key).put(effect.expiry_ms); break;
+    case EffectKind::kDelete: fields.bytes(effect.key); break;
+    case EffectKind::kExpire: fields.bytes(effect.key).put(effect.expiry_ms); break;
     case EffectKind::kAppend:
-    case EffectKind::kSetRange: writer.bytes(effect.key).varint(effect.offset).bytes(effect.value.bytes); break;
-    case EffectKind::kSwapDatabases: writer.varint(static_cast<uint64_t>(effect.other_database)); break;
+    case EffectKind::kSetRange: fields.bytes(effect.key).varint(effect.offset).bytes(effect.value.bytes); break;
+    case EffectKind::kSwapDatabases: fields.varint(static_cast<uint64_t>(effect.other_database)); break;
     case EffectKind::kFlushDatabase:
     case EffectKind::kFlushAll: break;
   }
+  fields.flush();
 }
 
 bool read_effect(ByteReader& in, Effect& effect) {
