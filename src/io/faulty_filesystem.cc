@@ -523,7 +523,7 @@ Status FaultyFileSystem::make_directory(const std::string& path) {
 Status FaultyFileSystem::check_private(const std::string& path) {
   std::lock_guard lock(mutex_);
   if (crashed_) return dead();
-  const auto found = entries_.find(path);
+  const auto found = entries_.find(path.ends_with("/.") ? path.substr(0, path.size() - 2) : path);
   if (found == entries_.end() || found->second) return pion::fail(ErrorCode::kInvalid, path + " is not a directory");
   return {};
 }

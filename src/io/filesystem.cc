@@ -174,8 +174,8 @@ class RealFileSystem final : public FileSystem {
 
   Status check_private(const std::string& path) override {
     struct stat facts;
-    if (::stat(path.c_str(), &facts) != 0) return fail_errno("cannot look at " + path, errno);
-    if (!S_ISDIR(facts.st_mode)) return fail(ErrorCode::kInvalid, path + " is not a directory");
+    if (::lstat(path.c_str(), &facts) != 0) return fail_errno("cannot look at " + path, errno);
+    if (!S_ISDIR(facts.st_mode)) return fail(ErrorCode::kInvalid, path + " is not a directory (a link is not followed)");
     if (facts.st_uid != ::geteuid()) {
       return fail(ErrorCode::kInvalid, path + " belongs to user " + std::to_string(facts.st_uid) + ", not to " +
                                            std::to_string(::geteuid()) + " whose server this is");

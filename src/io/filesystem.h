@@ -50,7 +50,8 @@ class FileSystem {
 
   virtual Result<std::unique_ptr<File>> open(const std::string& path, OpenMode mode) = 0;  // never follows a last symbolic link
   virtual Status make_directory(const std::string& path) = 0;  // mode 0700; an existing directory is fine; parents must exist
-  // kInvalid unless the path is a directory of this process's user that neither group nor others can write.
+  // kInvalid unless the path is a directory (no link to one; with /. behind it a link is followed) of this process's user
+  // that neither group nor others can write.
   virtual Status check_private(const std::string& path) = 0;
   virtual Status rename(const std::string& from, const std::string& to) = 0;
   virtual Status remove(const std::string& path) = 0;

@@ -67,9 +67,9 @@ class JournalLog final : public Journal {
   bool enabled() const override { return setup_.enabled; }
 
   // Begins a new file after recovery: the next record is `last` + 1, everything up to `synced` is durable. `old` are the files
-  // that stay; `carried` are whole batches of records synced+1..last, which the new file must hold again because their file
-  // could not be synced.
-  Status start(Lsn last, Lsn synced, std::vector<OldJournalFile> old, std::vector<std::string> carried);
+  // that stay; `carried` are whole batches of records synced+1..last, which the new file holds again, and which are durable
+  // with it when `payload_synced` says that what they name is.
+  Status start(Lsn last, Lsn synced, std::vector<OldJournalFile> old, std::vector<std::string> carried, bool payload_synced);
 
   // The sync thread's loop body: waits until there is something to do (at most a second), does it.
   void sync_tick();

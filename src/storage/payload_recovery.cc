@@ -62,46 +62,63 @@ bool PayloadStore::mark_live(ExtentRef ref) {
   return true;
 }
 
-void PayloadStore::note_unsynced(ExtentRef ref) {
-  std::lock_guard lock(mutex_);
-  PayloadFile* file = find_locked(ref.file);
-  if (!file) return;
-  if (!file->writer) {
-    Result<std::unique_ptr<File>> opened = disk_.open(file->path, OpenMode::kReadWrite);
-    if (!opened) return;
-    file->writer = std::move(*opened);
-  }
-  file->unsynced.push_back(ref);
-  file->dirty.store(true);
-  new_names_[static_cast<size_t>(file->space)] = true;
-}
-
-void PayloadStore::finish_recovery() {
-  std::lock_guard lock(mutex_);
-  std::vector<uint32_t> empty;
-  std::map<Space, PayloadFile*> newest;
-  for (const auto& [id, file] : table_) {
-    if (file->live_pages == 0) {
-      empty.push_back(id);
-      continue;
-    }
-    file->gaps = file->live_pages < file->tail_page;
-    PayloadFile*& best = newest[file->space];
-    if (!best || best->id < id) best = file.get();
-  }
-  for (const uint32_t id : empty) unlink_locked(id);
-  // The newest goes on being filled, so that many starts do not make many files. Behind its end, never before it.
-  for (const auto& [space, file] : newest) {
-    if (file->tail_page * kPageBytes >= setup_.sizes.file_bytes) continue;
+// The page cache may hold it as clean although a sync failed; written again, the next sync writes it.
+void PayloadStore::write_again(ExtentRef ref) {
+  std::shared_ptr<File> writer;
+  {
+    std::lock_guard lock(mutex_);
+    PayloadFile* file = find_locked(ref.file);
+    if (!file) return;
     if (!file->writer) {
       Result<std::unique_ptr<File>> opened = disk_.open(file->path, OpenMode::kReadWrite);
-      if (!opened) continue;
+      if (!opened) return;
       file->writer = std::move(*opened);
     }
-    file->sealed = false;
-    file->allocated_end = file->tail_page * kPageBytes;
-    active_[space] = file;
+    writer = file->writer;
+    file->unsynced.push_back(ref);
+    file->dirty.store(true);
+    new_names_[static_cast<size_t>(file->space)] = true;
   }
+  const std::unique_ptr<char[]> buffer = std::make_unique_for_overwrite<char[]>(4 * kChunkBytes);
+  const uint64_t end = (static_cast<uint64_t>(ref.page) + ref.pages) * kPageBytes;
+  for (uint64_t at = ref.page * kPageBytes; at < end;) {
+    const Result<size_t> got = writer->pread(buffer.get(), std::min(4 * kChunkBytes, end - at), at);
+    if (!got || *got == 0) return;
+    if (Status status = writer->pwrite({buffer.get(), *got}, at); !status) {
+      log_warning("payload is not written again: " + status.error().message);
+      return;
+    }
+    at += *got;
+  }
+}
+
+// Garbage goes later, see housekeep(): a record above the last known sync may name it, and one behind that free it. Were
+// it gone and the statement of what is synced lost in another crash, the first of the two would look torn.
+void PayloadStore::finish_recovery(Lsn last) {
+  {
+    std::lock_guard lock(mutex_);
+    garbage_until_ = last;
+    garbage_waits_ = true;
+    std::map<Space, PayloadFile*> newest;
+    for (const auto& [id, file] : table_) {
+      file->gaps = file->live_pages > 0 && file->live_pages < file->tail_page;
+      PayloadFile*& best = newest[file->space];
+      if (file->live_pages > 0 && (!best || best->id < id)) best = file.get();
+    }
+    // The newest goes on being filled, so that many starts do not make many files. Behind its end, never before it.
+    for (const auto& [space, file] : newest) {
+      if (!file || file->tail_page * kPageBytes >= setup_.sizes.file_bytes) continue;
+      if (!file->writer) {
+        Result<std::unique_ptr<File>> opened = disk_.open(file->path, OpenMode::kReadWrite);
+        if (!opened) continue;
+        file->writer = std::move(*opened);
+      }
+      file->sealed = false;
+      file->allocated_end = file->tail_page * kPageBytes;
+      active_[space] = file;
+    }
+  }
+  setup_.want_stated(last, false);
 }
 
 }  // namespace pion

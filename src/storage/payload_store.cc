@@ -322,7 +322,20 @@ bool PayloadStore::housekeep(Lsn stated) {
   const bool more = ready.size() == kGiveBackAtOnce;
   if (!ready.empty()) give_back(std::move(ready));
   trim_sealed();
+  {
+    std::lock_guard lock(mutex_);
+    if (garbage_waits_ && stated < garbage_until_) return more;
+    if (std::exchange(garbage_waits_, false)) unlink_empty_locked();
+  }
   return punch_gaps_of_one_file() || more;
+}
+
+void PayloadStore::unlink_empty_locked() {
+  std::vector<uint32_t> empty;
+  for (const auto& [id, file] : table_) {
+    if (file->sealed && file->live_pages == 0 && file->writers == 0) empty.push_back(id);
+  }
+  for (const uint32_t id : empty) unlink_locked(id);
 }
 
 void PayloadStore::give_back(std::vector<ExtentRef> refs) {

@@ -85,8 +85,8 @@ class PayloadStore final : public ExtentStore {
   void raise_next_file(uint32_t id);               // ids below it were used
   Status verify(ExtentRef ref);                    // header and all payload
   bool mark_live(ExtentRef ref);                   // false: overlaps another, or lies in no file
-  void note_unsynced(ExtentRef ref);               // named above the last known sync
-  void finish_recovery();                          // unlinks what nothing names, gaps are punched later
+  void write_again(ExtentRef ref);                 // named above the last known sync, verified: dirties its pages
+  void finish_recovery(Lsn last);                  // what nothing names goes when `last` is stated as synced
 
   // ---- durability ----
   uint32_t next_file() const { return next_file_.load(std::memory_order_acquire); }
@@ -117,6 +117,7 @@ class PayloadStore final : public ExtentStore {
   bool punch_gaps_of_one_file();
   void trim_sealed();
   void unlink_locked(uint32_t id);
+  void unlink_empty_locked();
   std::string space_dir(Space space) const { return setup_.dir + "/" + std::to_string(static_cast<uint32_t>(space)); }
 
   FileSystem& disk_;
@@ -133,6 +134,8 @@ class PayloadStore final : public ExtentStore {
   std::array<std::atomic<uint64_t>, 2> live_pages_{};
   std::deque<Waiting> waiting_;
   std::atomic<uint64_t> waiting_bytes_{0};
+  Lsn garbage_until_ = 0;
+  bool garbage_waits_ = false;
 };
 
 }  // namespace pion

@@ -26,7 +26,7 @@ Result<RecoveryResult> Recovery::run() {
   PION_TRY(cut_journal());
   load_planes();
   unify_extents();
-  sync_or_carry();
+  carry_unsynced();
   remove_old_checkpoints();
   result_.corrupt_records = corrupt_.load();
   result_.records = applied_.load();
@@ -89,6 +89,8 @@ void Recovery::remove_old_checkpoints() {
   const std::string dir = dir_ + "/checkpoint";
   const Result<std::vector<std::string>> names = files_.list(dir);
   if (!names || !have_checkpoint_) return;
+  // The chosen one may have got its name just before a kill.
+  if (Status status = files_.sync_directory(dir); !status) return;
   for (const std::string& name : *names) {
     Lsn lsn;
     if (name == checkpoint_.name || !parse_lsn_name(name, ".ckpt", lsn)) continue;
@@ -187,7 +189,7 @@ void Recovery::verify_unsynced_payload() {
           return false;
         }
       }
-      for (const ExtentRef ref : refs) payload_.note_unsynced(ref);
+      for (const ExtentRef ref : refs) payload_.write_again(ref);
       return true;
     });
   }
@@ -310,19 +312,12 @@ void Recovery::quarantine(const ScannedFile& file, uint64_t from) {
   }
 }
 
-// What was read from the page cache after a kill is made durable now, or held again by the new file.
-void Recovery::sync_or_carry() {
-  result_.synced = result_.last;
-  if (result_.last <= known_synced_) return;
-  Status status = payload_.sync_dirty();
-  for (const Piece& piece : pieces_) {
-    if (piece.run.last <= known_synced_ || piece.run.first >= cut_ || !status) continue;
-    status = scan_.files[piece.run.file].file->sync_data();
-  }
-  if (status) status = files_.sync_directory(dir_ + "/journal");
-  if (status) return;
-  log_warning("the journal's end is written anew: " + status.error().message);
+// What is above the last known sync was read from the page cache after a kill. A sync of its file may have failed before: then
+// the pages look clean, and no later sync would write them. So it is written anew: records to the new journal file, payload
+// in its place.
+void Recovery::carry_unsynced() {
   result_.synced = std::min(known_synced_, result_.last);
+  if (result_.last == result_.synced) return;
   std::string batch(kBatchRecordBytes, '\0');
   for (const Piece& piece : pieces_) {
     if (piece.run.last <= known_synced_ || piece.run.first >= cut_) continue;
@@ -335,7 +330,13 @@ void Recovery::sync_or_carry() {
       return true;
     });
   }
-  if (batch.size() > kBatchRecordBytes) result_.carried.push_back(std::move(batch));
+  result_.carried.push_back(std::move(batch));
+  Status status = payload_.sync_dirty();
+  if (status) {
+    result_.payload_synced = true;
+  } else {
+    log_warning("payload is not durable yet: " + status.error().message);
+  }
 }
 
 // ---- planes -------------------------------------------------------------------------------------------------------
@@ -383,7 +384,7 @@ void Recovery::unify_extents() {
     plane->live_extents([&](ExtentRef ref) { bad += payload_.mark_live(ref) ? 0 : 1; });
   }
   if (bad > 0) count_corrupt(0, std::to_string(bad) + " extents lie in missing files or over each other; their checksums decide when they are read");
-  payload_.finish_recovery();
+  payload_.finish_recovery(result_.last);
 }
 
 }  // namespace pion

@@ -19,8 +19,9 @@ namespace pion {
 struct RecoveryResult {
   Lsn last = 0;                       // the last record that is kept; the next one gets last + 1
   Lsn synced = 0;                     // durable up to here
+  bool payload_synced = false;        // and the payload of the records above it
   std::vector<OldJournalFile> old;    // files that stay
-  std::vector<std::string> carried;   // what could not be synced where it was, as batches for the new file
+  std::vector<std::string> carried;   // records synced+1..last as batches for the new file
   Lsn checkpoint_lowest = 0;
   uint64_t checkpoint_bytes = 0;
   uint64_t corrupt_records = 0;
@@ -55,7 +56,7 @@ class Recovery {
   uint64_t records_end(size_t file) const;
   uint64_t keep_end(size_t file) const;
   void quarantine(const ScannedFile& file, uint64_t from);
-  void sync_or_carry();
+  void carry_unsynced();
   void remove_old_checkpoints();
   Plane* owner(uint8_t type) const;
   void count_corrupt(uint64_t records, const std::string& what);

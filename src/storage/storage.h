@@ -54,6 +54,7 @@ struct StorageOptions {
   // 0: from the size of the disk.
   uint64_t journal_ahead_bytes = 0;               // room kept allocated and zeroed ahead of the records
   uint64_t journal_reserve_bytes = 0;             // of room that only records that free space may use
+  uint64_t journal_keep_bytes = 64 * kMiB;        // of what is written and not synced: kept in memory, should the sync fail
   uint64_t payload_step_bytes = 0;                // payload files are allocated in steps of this
   uint64_t payload_file_bytes = kPayloadFileBytes;
   int64_t retry_ms = 100;                         // between attempts to write on a full or failing disk
