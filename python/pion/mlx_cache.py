@@ -20,7 +20,7 @@ import mlx.core as mx
 import numpy as np
 
 from .errors import Refused
-from .mlx_codecs import CODECS, TRIMMED, Blank, Codec, Spec, what
+from .mlx_codecs import CODECS, TRIMMED, TRIMMED_TURNED, Blank, Codec, Spec, what
 from .pools import Pool, Want
 
 
@@ -70,7 +70,8 @@ def watch_trims() -> None:
 
         def trim(self: Any, n: int, _original: Any = original) -> int:
             if n > 0:
-                setattr(self, TRIMMED, True)
+                turned = self.offset > getattr(self, "max_size", self.offset)
+                setattr(self, TRIMMED, max(getattr(self, TRIMMED, 0), TRIMMED_TURNED if turned else 1))
             return _original(self, n)
 
         setattr(trim, TRIMMED, True)
@@ -181,7 +182,7 @@ class Layout:
             if codec is not spec.codec:
                 described = codec.describe(leaf, where)
                 raise Refused(f"{where} holds {what(described)}, this model's is {what(spec)}")
-            if self.has_state and spec.rule != "trailing" and getattr(leaf, TRIMMED, False):
+            if self.has_state and spec.rule != "trailing" and getattr(leaf, TRIMMED, 0):
                 raise Refused(f"{where} was trimmed, the recurrent layers beside it cannot be: they are of another boundary")
             codec.check(leaf, spec, tokens, where)
 

@@ -35,7 +35,8 @@ _DTYPES = {
     mx.int32: "i32",
     mx.uint8: "u8",
 }
-TRIMMED = "_pion_cut"  # set on a cache object once somebody called its trim()
+TRIMMED = "_pion_cut"  # attribute of a cache object once somebody called its trim(): 1, or
+TRIMMED_TURNED = 2  # when a ring had lost rows already, which a trim cannot bring back
 _NO_TURN = 0  # "the ring lies in token order"
 
 
@@ -348,7 +349,7 @@ class _Rotating(_RowsCodec):
     @classmethod
     def spans(cls, leaf: Any, spec: Spec, rows: int, tokens: int, where: str) -> list[tuple[int, int, int]]:
         size, keep, at = spec.window + spec.keep, spec.keep, leaf._idx
-        if tokens > size and getattr(leaf, TRIMMED, False):
+        if getattr(leaf, TRIMMED, 0) == TRIMMED_TURNED:
             raise Refused(f"{where} was trimmed after its ring had turned: trim moves counters, the rows are gone")
         if at > rows:
             raise Refused(f"{where}: ring position {at} beyond its {rows} rows")

@@ -328,6 +328,21 @@ def test_what_trim_says_is_not_believed():
     assert layout.export([cache], 0, 8)["window0"].tobytes() == layout.export([short], 0, 8)["window0"].tobytes()
 
 
+def test_a_ring_trimmed_before_it_turned_is_honest():
+    watch_trims()
+    make = lambda: RotatingKVCache(16, keep=4)  # noqa: E731
+    layout = layout_of(lambda: [make()])
+    for first in ([12], [1] * 12):
+        cut, straight = make(), make()
+        feed(cut, first)
+        cut.trim(4)
+        feed(straight, [8])
+        for cache in (cut, straight):
+            feed(cache, [1] * 22, first=8)
+        a, b = (layout.export([cache], 0, 30)["window0"] for cache in (cut, straight))
+        assert a.tobytes() == b.tobytes()
+
+
 def test_attention_trimmed_beside_recurrent_layers_is_refused():
     """Attention of 50 with the state of 64 gives another answer without a word (measured with lfm2)."""
     watch_trims()
