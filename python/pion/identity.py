@@ -30,6 +30,7 @@ class Identity:
         self._engine, self._client, self._fixed = engine, client, fixed_name
         self._generation: str | None = None
         self._declared: str | None = None
+        self._last: tuple[dict[str, Any], str] = ({}, "{}")
 
     def manifest(self, *, reread: bool = False) -> dict[str, Any]:
         """The engine's manifest as it is now, with our generation if there is one."""
@@ -41,14 +42,20 @@ class Identity:
     def now(self) -> str:
         """The identity in one canonical form; "" when the engine has none that can be named."""
         try:
-            return canonical(self.manifest())
+            return self._form(self.manifest())
         except Refused:
             return ""
+
+    def _form(self, manifest: dict[str, Any]) -> str:
+        """``canonical``, remembered: most manifests are the last one again."""
+        if manifest != self._last[0]:
+            self._last = (manifest, canonical(manifest))
+        return self._last[1]
 
     def declare(self) -> None:
         """Make sure the server knows the model. Mismatch when the (fixed) name stands for another one."""
         manifest = self.manifest()
-        form = canonical(manifest)
+        form = self._form(manifest)
         if form == self._declared:
             return
         self._declared = None

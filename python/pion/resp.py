@@ -248,27 +248,37 @@ class Connection:
         return self._array(number, deadline, bulk, depth)
 
     def _array(self, number: int, deadline: Deadline, bulk: Bulk | None, depth: int) -> list[Any]:
-        """Elements of an array. Numbers and short bulks that lie whole in the buffer are taken on a short
-        way: LOCATE answers thousands of them, and the long way costs a microsecond each."""
+        """Elements of an array. Numbers, arrays and short bulks that lie whole in the buffer are taken on a
+        short way: LOCATE answers thousands of them, and the long way costs microseconds each."""
+        if depth > _MAX_DEPTH or number > _MAX_ELEMENTS:
+            raise ProtocolError("a reply nests too deeply, or an array is too long")
         out: list[Any] = []
         buffer = self._buffer
+        find = buffer.find
         for _ in range(number):
             pos = self._pos
             kind = buffer[pos] if pos < self._end else 0
-            if kind == 58 or kind == 36 and bulk is None:  # ':' and '$'
-                found = buffer.find(b"\r\n", pos, self._end)
+            if kind == 58 or kind == 42 or kind == 36 and bulk is None:  # ':', '*', '$'
+                found = find(b"\r\n", pos, self._end)
                 if found > 0:
-                    value = _integer(buffer[pos + 1 : found])
+                    try:
+                        value = int(buffer[pos + 1 : found])
+                    except ValueError:
+                        raise ProtocolError("not a number in a reply") from None
+                    stop = found + 2
                     if kind == 58:
+                        self._pos = stop
                         out.append(value)
-                        self._pos = found + 2
                         continue
-                    stop = found + 2 + value
-                    if 0 <= value and stop + 2 <= self._end:
-                        if buffer[stop : stop + 2] != b"\r\n":
+                    if kind == 42 and value >= 0:
+                        self._pos = stop
+                        out.append(self._array(value, deadline, bulk, depth + 1))
+                        continue
+                    if kind == 36 and value >= 0 and stop + value + 2 <= self._end:
+                        if buffer[stop + value : stop + value + 2] != b"\r\n":
                             raise ProtocolError("a bulk does not end with CRLF")
-                        out.append(bytes(buffer[found + 2 : stop]))
-                        self._pos = stop + 2
+                        self._pos = stop + value + 2
+                        out.append(bytes(buffer[stop : stop + value]))
                         continue
             out.append(self._value(deadline, bulk, depth + 1))
         return out
