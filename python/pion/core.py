@@ -92,8 +92,8 @@ class PromptCore:
         second_sight: bool = False,
         enabled: bool = True,
         lease_ms: int = 30_000,
-        claim_ms: int = 15_000,
-        wait_ms: int = 20_000,
+        claim_ms: int = 60_000,
+        wait_ms: int = 60_000,
     ) -> None:
         self.engine = engine
         self.client = client or Client(host, port, unix_socket=unix_socket, password=password)
