@@ -6,6 +6,7 @@
 #include <string>
 
 #include "resp/request.h"
+#include "prompt/blob.h"
 #include "storage/extents.h"
 
 namespace pion {
@@ -16,6 +17,7 @@ class ExtentPayload : public StreamedPayload {
   // Exactly one of the two: the writer, complete but for finish() (the command may set the aux first), or the error that
   // made us drop the bytes (disk full, budget): the command answers it, the connection lives on.
   std::unique_ptr<ExtentWriter> writer;
+  std::shared_ptr<StreamRoom> room;  // under prompt memory's budget, when the bytes count there
   Error error;
 };
 

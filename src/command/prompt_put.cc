@@ -49,7 +49,8 @@ Result<std::unique_ptr<BlobSource>> blob_of(CommandContext& context, size_t at) 
   auto& payload = static_cast<ExtentPayload&>(*argument.streamed);
   if (!payload.writer) return std::unexpected(payload.error);
   Arguments before(context.args.begin(), context.args.begin() + static_cast<ptrdiff_t>(at));
-  return streamed_blob(context.services.prompt->extents(), std::move(payload.writer), argument.size, aux_room(before));
+  return streamed_blob(context.services.prompt->extents(), std::move(payload.writer), argument.size, aux_room(before),
+                       std::move(payload.room));
 }
 
 Result<std::unique_ptr<BlobSource>> passed_blob(CommandContext& context, size_t at) {

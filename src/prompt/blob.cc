@@ -27,8 +27,8 @@ class MemoryBlob : public BlobSource {
 
 class StreamedBlob : public BlobSource {
  public:
-  StreamedBlob(ExtentStore& extents, std::unique_ptr<ExtentWriter> writer, uint64_t bytes, uint64_t aux_room)
-      : extents_(extents), writer_(std::move(writer)), bytes_(bytes), aux_room_(aux_room) {}
+  StreamedBlob(ExtentStore& extents, std::unique_ptr<ExtentWriter> writer, uint64_t bytes, uint64_t aux_room, std::shared_ptr<StreamRoom> room)
+      : extents_(extents), writer_(std::move(writer)), room_(std::move(room)), bytes_(bytes), aux_room_(aux_room) {}
   ~StreamedBlob() override {
     if (ref_ && !committed_) extents_.free(ref_, 0);  // no record ever named it
   }
@@ -41,6 +41,8 @@ class StreamedBlob : public BlobSource {
     return ref_;
   }
   void commit() override { committed_ = true; }
+  uint64_t room_bytes() const override { return room_ ? room_->bytes() : 0; }
+  void release_room() override { room_.reset(); }
 
   Status copy(uint64_t offset, uint64_t length, ExtentWriter& to) override {
     if (!extent_) {
@@ -71,6 +73,7 @@ class StreamedBlob : public BlobSource {
   ExtentStore& extents_;
   std::unique_ptr<ExtentWriter> writer_;
   std::shared_ptr<Extent> extent_;
+  std::shared_ptr<StreamRoom> room_;
   ExtentRef ref_;
   uint64_t bytes_, aux_room_;
   bool committed_ = false;
@@ -121,8 +124,9 @@ class CopiedBlob : public BlobSource {
 
 std::unique_ptr<BlobSource> memory_blob(std::string_view bytes) { return std::make_unique<MemoryBlob>(bytes); }
 
-std::unique_ptr<BlobSource> streamed_blob(ExtentStore& extents, std::unique_ptr<ExtentWriter> writer, uint64_t bytes, uint64_t aux_room) {
-  return std::make_unique<StreamedBlob>(extents, std::move(writer), bytes, aux_room);
+std::unique_ptr<BlobSource> streamed_blob(ExtentStore& extents, std::unique_ptr<ExtentWriter> writer, uint64_t bytes, uint64_t aux_room,
+                                          std::shared_ptr<StreamRoom> room) {
+  return std::make_unique<StreamedBlob>(extents, std::move(writer), bytes, aux_room, std::move(room));
 }
 
 Result<std::unique_ptr<BlobSource>> descriptor_blob(int fd, uint64_t offset, uint64_t length) {

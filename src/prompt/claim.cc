@@ -248,6 +248,7 @@ void PromptStore::timer_loop() {
     lock.unlock();
     resettle(std::move(ready));  // the first takes the claim over, the others go on waiting for it
     for (const auto& waiter : late) settle(waiter, false, nullptr);
+    keep_stream_room();
     if (now_ms >= next_sweep_ms || !lapsed.empty()) {
       std::shared_lock tree(mutex_);
       sweep_leases(now_ms);

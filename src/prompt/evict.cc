@@ -42,12 +42,12 @@ double PromptStore::worth(const Segment& segment, int64_t now_us) const {
 }
 
 // Makes `need` bytes fit under the budget beside what is stored and what PUTs under way have reserved.
-PromptResult<void> PromptStore::make_room(uint64_t need) {
+PromptResult<void> PromptStore::make_room(uint64_t need, uint64_t held) {
   const uint64_t budget = budget_bytes_;
-  const auto used = [&] { return tree_.bytes() + reserved_bytes_; };
+  const auto used = [&] { return tree_.bytes() + reserved_bytes_ + streaming_bytes_ - held; };
   const auto numbers = [&](const char* why) {
     return refuse(FaultKind::kNoRoom, std::string(why) + ": " + std::to_string(need) + " bytes needed, budget " + std::to_string(budget) +
-                                          ", stored " + std::to_string(tree_.bytes()) + ", reserved " + std::to_string(reserved_bytes_));
+                                          ", stored " + std::to_string(tree_.bytes()) + ", reserved " + std::to_string(reserved_bytes_ + streaming_bytes_ - held));
   };
   if (need > budget) return numbers("larger than the prompt budget");
   if (used() + need <= budget) return {};
@@ -56,6 +56,22 @@ PromptResult<void> PromptStore::make_room(uint64_t need) {
     if (!evict_rows() && !evict_leaf()) return numbers("the prompt budget is full of prompts that are leased or being stored");
   }
   return {};
+}
+
+std::shared_ptr<StreamRoom> PromptStore::stream_room(uint64_t bytes) {
+  // Taken first, looked at then; PUTs do the same with what they reserve. So of two that race for the last room one sees the other.
+  auto room = std::make_shared<StreamRoom>(streaming_bytes_, bytes);
+  if (tree_.bytes() + reserved_bytes_ + streaming_bytes_ <= budget_bytes_) return room;
+  if (bytes > wanted_room_) wanted_room_ = bytes;
+  return nullptr;
+}
+
+// Once a stream found no room, as much is kept free for those that follow, up to an eighth of the budget.
+void PromptStore::keep_stream_room() {
+  const uint64_t keep = std::min(wanted_room_.load(), budget_bytes_ / 8);
+  if (keep == 0) return;
+  std::unique_lock lock(mutex_);
+  (void)make_room(keep);
 }
 
 // True when whoever needs the rows of this pool that end at `position` of this segment finds them further down: every path

@@ -161,6 +161,60 @@ TEST(Evict, TheBudgetHoldsAfterARestartWithASmallerOne) {
   EXPECT_LE(store->stats().bytes, 40 * kPage);
 }
 
+// Rows that stream to disk before their PUT is looked at count against the budget from their first byte.
+TEST(Evict, StreamsTakeTheirRoomBeforeTheyAreWritten) {
+  TestStore store(25 * kPage);
+  store.declare("m", kPages);
+  ASSERT_TRUE(store.put("m", chain_of(count_up(4)), 0));
+  auto room = store->stream_room(20 * kPage);
+  ASSERT_TRUE(room);
+  EXPECT_FALSE(store->stream_room(kPage));
+  EXPECT_EQ(store.put("m", chain_of(count_up(5, 100)), 0).error().kind, FaultKind::kNoRoom);
+  EXPECT_EQ(store.matched("m", chain_of(count_up(4))), 0u) << "went for the one that was refused";
+  // The PUT it belongs to does not need the room twice.
+  auto writer = store.storage().extents().create(Space::kPrompt, 19 * kPage, 1000);
+  ASSERT_TRUE(writer);
+  const Chain chain = chain_of(count_up(19, 300));
+  const auto model = store->model("m");
+  const std::string rows = rows_of(model->pools()[0], 0, chain, model->pools()[0].held(0, 19, 0, false));
+  ASSERT_TRUE((*writer)->append(rows));
+  PutRequest request;
+  request.model = "m";
+  request.chain = chain;
+  request.blobs.emplace_back("kv", streamed_blob(store->extents(), std::move(*writer), rows.size(), 1000, std::move(room)));
+  const auto put = store->put(request, *store.client);
+  ASSERT_TRUE(put) << put.error().text;
+  EXPECT_EQ(store->stats().bytes, 20 * kPage);
+  EXPECT_TRUE(store->stream_room(5 * kPage));
+  const auto match = store.match("m", chain);
+  EXPECT_EQ(*store.read(match->lease, "kv"), rows);
+}
+
+// A streamed blob of which a part is stored already is laid out anew, and nothing of it stays on the disk.
+TEST(Streamed, KnownRowsAreLeftOut) {
+  TestStore store;
+  store.declare("m", {{"kv", "all", 0, 0, 2, 2, 4096}});
+  const Chain chain = chain_of(count_up(40));
+  ASSERT_TRUE(store.put("m", chain_of(count_up(25)), 0));
+  const auto model = store->model("m");
+  const std::string rows = rows_of(model->pools()[0], 0, chain, model->pools()[0].held(10, 40, 10, false));
+  auto writer = store.storage().extents().create(Space::kPrompt, rows.size(), 1000);
+  ASSERT_TRUE(writer && (*writer)->append(rows));
+  {
+    PutRequest request;
+    request.model = "m";
+    request.chain = chain;
+    request.from = 10;
+    request.blobs.emplace_back("kv", streamed_blob(store->extents(), std::move(*writer), rows.size(), 1000));
+    const auto put = store->put(request, *store.client);
+    ASSERT_TRUE(put) << put.error().text;
+    EXPECT_EQ(put->from, 25u);
+  }
+  const auto match = store.match("m", chain);
+  EXPECT_EQ(*store.read(match->lease, "kv"), rows_of(model->pools()[0], 0, chain, model->pools()[0].needed(40)));
+  EXPECT_EQ(store.storage().extents().allocated_bytes(Space::kPrompt), store->stats().bytes);
+}
+
 void flip(const std::string& path, off_t at) {
   const int fd = ::open(path.c_str(), O_RDWR);
   char byte;

@@ -243,8 +243,17 @@ uint64_t PromptStore::PutRun::aux_bytes(size_t ref) const {
 
 PromptResult<void> PromptStore::PutRun::reserve() {
   std::unique_lock lock(store_.mutex_);
-  auto room = store_.make_room(plan_.bytes);
-  if (room) store_.reserved_bytes_ += plan_.bytes;
+  uint64_t held = 0;
+  for (const BlobSource* blob : blobs_) held += blob->room_bytes();
+  auto room = store_.make_room(plan_.bytes, held);
+  if (!room) return room;
+  store_.reserved_bytes_ += plan_.bytes;
+  room = store_.make_room(0, held);  // a stream may have taken room in between
+  if (!room) {
+    store_.reserved_bytes_ -= plan_.bytes;
+    return room;
+  }
+  for (BlobSource* blob : blobs_) blob->release_room();
   return room;
 }
 
@@ -330,7 +339,12 @@ bool PromptStore::PutRun::changed() const {
 
 PromptResult<bool> PromptStore::PutRun::commit(PutReply& reply) {
   std::unique_lock lock(store_.mutex_);
-  store_.reserved_bytes_ -= plan_.bytes;
+  // What was reserved is given back when it counts as stored, or is not to be.
+  struct Reserved {
+    std::atomic<uint64_t>& all;
+    const uint64_t bytes;
+    ~Reserved() { all -= bytes; }
+  } reserved{store_.reserved_bytes_, plan_.bytes};
   if (ticket_.cancelled) {
     unpin();
     return refuse(FaultKind::kRevoked, "the model or salt was revoked while this was being stored");
@@ -341,7 +355,7 @@ PromptResult<bool> PromptStore::PutRun::commit(PutReply& reply) {
   }
   uint64_t bytes = 0;
   for (const ExtentRef& ref : refs_) bytes += uint64_t{ref.pages} * kPageBytes;
-  auto room = store_.make_room(bytes);  // as reserved, unless a streamed blob's header took more pages
+  auto room = store_.make_room(bytes > plan_.bytes ? bytes - plan_.bytes : 0);  // a streamed blob's header may be larger
   unpin();
   if (!room) return std::unexpected(room.error());
   SegmentTree& tree = store_.tree_;

@@ -49,6 +49,10 @@ class PromptStore : public Plane {
   using MatchAnswer = std::function<void(PromptResult<MatchReply>)>;
   std::optional<PromptResult<MatchReply>> match(MatchRequest request, std::shared_ptr<PromptClient> client, MatchAnswer later);
 
+  // Room under the budget for rows that stream to disk before their PUT is looked at. Null when there is none without
+  // evicting: keep them in memory then. Never blocks, so a reactor may call; asking in vain makes the timer thread keep room.
+  std::shared_ptr<StreamRoom> stream_room(uint64_t bytes);
+
   PromptResult<PutReply> put(PutRequest& request, PromptClient& client);
 
   // The rows of a lease as byte runs. With `verify` every checksum the runs touch was checked.
@@ -136,7 +140,9 @@ class PromptStore : public Plane {
   void timer_loop();
 
   // evict.cc, all under mutex_ exclusive
-  PromptResult<void> make_room(uint64_t need);
+  // `held` of the need was given out as stream room already.
+  PromptResult<void> make_room(uint64_t need, uint64_t held = 0);
+  void keep_stream_room();
   bool evict_rows();
   bool evict_leaf();
   bool superseded(uint32_t slot, uint32_t position, size_t pool, unsigned& budget) const;
@@ -171,7 +177,9 @@ class PromptStore : public Plane {
   std::atomic<Lsn> last_lsn_{0};
   std::atomic<uint64_t> commits_{0};       // grows when what a match could find grew
   std::atomic<uint64_t> next_id_{1};
-  uint64_t reserved_bytes_ = 0;            // of PUTs under way
+  std::atomic<uint64_t> reserved_bytes_{0};   // of PUTs under way; changed under mutex_
+  std::atomic<uint64_t> streaming_bytes_{0};  // of rows that came before their PUT
+  std::atomic<uint64_t> wanted_room_{0};      // largest stream that found no room
   std::atomic<uint64_t> budget_bytes_{0};
   std::atomic<uint64_t> read_flag_bytes_{0};  // of segments that were read, about
   std::vector<PackedSegment> loaded_;      // between load_section() and build()

@@ -3,6 +3,7 @@
 // lock guards it (shared for const calls, exclusive for the others).
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -73,7 +74,7 @@ class SegmentTree {
 
   uint64_t segments() const { return segments_; }
   uint64_t tokens() const { return tokens_; }
-  uint64_t bytes() const { return bytes_; }
+  uint64_t bytes() const { return bytes_; }  // the one thing that may be asked without the lock
 
   // Segments with neither children nor boundaries. Two lists, for eviction to tell used from unused ones; which list a leaf
   // stands in may lag behind Segment::read.
@@ -103,7 +104,8 @@ class SegmentTree {
   size_t index_used_ = 0;        // entries, erased ones included
   size_t index_live_ = 0;
   std::vector<uint32_t> leaves_[2];
-  uint64_t segments_ = 0, tokens_ = 0, bytes_ = 0;
+  uint64_t segments_ = 0, tokens_ = 0;
+  std::atomic<uint64_t> bytes_{0};
 };
 
 }  // namespace pion

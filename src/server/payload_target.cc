@@ -4,6 +4,7 @@
 
 #include "command/payload.h"
 #include "command/table.h"
+#include "prompt/store.h"
 
 namespace pion {
 namespace {
@@ -11,7 +12,8 @@ namespace {
 // After an error the bytes are only read off; the command answers the error.
 class ExtentSink final : public PayloadSink {
  public:
-  explicit ExtentSink(Result<std::unique_ptr<ExtentWriter>> writer) : payload_(std::make_shared<ExtentPayload>()) {
+  ExtentSink(Result<std::unique_ptr<ExtentWriter>> writer, std::shared_ptr<StreamRoom> room) : payload_(std::make_shared<ExtentPayload>()) {
+    payload_->room = std::move(room);
     if (writer) {
       payload_->writer = std::move(*writer);
     } else {
@@ -48,7 +50,14 @@ std::unique_ptr<PayloadSink> PayloadTarget::open(const Arguments& before, uint64
   if (!spec || !spec->stream_rule) return nullptr;
   const CommandSpec::StreamRule rule = spec->stream_rule(before, before.size());
   if (!rule.stream) return nullptr;
-  return std::make_unique<ExtentSink>(extents_.create(static_cast<Space>(rule.space), length, rule.aux_bytes));
+  const auto space = static_cast<Space>(rule.space);
+  std::shared_ptr<StreamRoom> room;
+  if (space == Space::kPrompt && services_ && services_->prompt) {
+    // The budget is a ceiling for what is on its way too. No room: held in memory, and the PUT evicts before it writes.
+    room = services_->prompt->stream_room(uint64_t{ExtentStore::pages_for(length, rule.aux_bytes)} * kPageBytes);
+    if (!room) return nullptr;
+  }
+  return std::make_unique<ExtentSink>(extents_.create(space, length, rule.aux_bytes), std::move(room));
 }
 
 }  // namespace pion
