@@ -7,6 +7,7 @@ import random
 Command = list[bytes]
 
 KEYS = [b"k%d" % i for i in range(12)] + [b"key:" + b"x" * 30, b"", b"a\r\nb", b"{tag}\x00z"]
+LCS_KEYS = [b"lcs:0", b"lcs:1", b"lcs:2", b"lcs:none"]
 LIMITS = [2**63 - 1, -(2**63), 2**63, -(2**63) - 1, 2**31, -(2**31), 2**32, 0, 1, -1]
 WORDS = [b"", b" 1", b"1 ", b"+1", b"01", b"-0", b"1.5", b"abc", b"0x10", b"1e3", b"nan", b"inf", b"9" * 25]
 FLOATS = [
@@ -130,8 +131,11 @@ class Generator:
         return command
 
     def lcs(self) -> Command:
+        # Keys of its own: on values of tens of kilobytes both servers would compute for seconds.
         r = self.random
-        command = [b"LCS", self.key(), self.key()]
+        if r.random() < 0.4:
+            return [b"SET", r.choice(LCS_KEYS), bytes(r.choices(b"abc", k=r.randint(0, 60)))]
+        command = [b"LCS", r.choice(LCS_KEYS), r.choice(LCS_KEYS)]
         while r.random() < 0.5:
             option = r.choice([b"LEN", b"IDX", b"IDX", b"WITHMATCHLEN", b"MINMATCHLEN", b"BAD"])
             command += [self.case(option)] + ([self.integer()] if option == b"MINMATCHLEN" and r.random() < 0.9 else [])
@@ -222,7 +226,7 @@ class Generator:
         r = self.random
         makers = [
             (self.set, 16), (self.getex, 5), (self.setex, 4), (self.key_and_value, 10), (self.one_key, 16), (self.increment, 6),
-            (self.incrbyfloat, 4), (self.range, 6), (self.setrange, 5), (self.mget, 3), (self.mset, 4), (self.lcs, 2),
+            (self.incrbyfloat, 4), (self.range, 6), (self.setrange, 5), (self.mget, 3), (self.mset, 4), (self.lcs, 4),
             (self.many_keys, 8), (self.expire, 10), (self.rename, 5), (self.copy, 5), (self.move, 3), (self.object, 8), (self.keys, 3),
             (self.scan, 3), (self.database, 4),
         ]  # fmt: skip
