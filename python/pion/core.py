@@ -539,7 +539,7 @@ class PromptCore:
                 self._export(call, stop, unstored, since, chain)
                 unstored, since = stop, 0.0
 
-    def _export(self, call: _Call, stop: int, start: int, ms: float, chain: Chain) -> None:
+    def _export(self, call: _Call, stop: int, start: int, ms: float | None, chain: Chain) -> None:
         """Take rows [start, stop) out of the engine and hand them to the storer."""
         try:
             blobs = self.engine.export(start, stop)

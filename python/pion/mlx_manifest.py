@@ -124,7 +124,7 @@ def array_digest(path: str, array: mx.array) -> bytes:
 
 
 def weights_digest(weights: list[tuple[str, mx.array]]) -> str:
-    """SHA-256 (hex) over the digests of all arrays. 135 M float32 weights: 0.3 s on two cores."""
+    """SHA-256 (hex) over the digests of all arrays. 135 M float32 weights: about 0.4 s on two cores."""
     mx.eval([array for _, array in weights])
     with ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1)) as pool:
         parts = pool.map(lambda item: array_digest(*item), weights)
