@@ -198,17 +198,11 @@ void JournalLog::drop_up_to(Lsn lsn) {
 
 bool JournalLog::housekeep() {
   if (!enabled() || state_.load() == State::kFailed) return false;
+  const bool was_full = state_.load() == State::kFull;
   bool did = false;
-  const uint64_t half = setup_.sizes.ahead_bytes / 2;
-  if (!room_for(setup_.sizes.reserve_bytes + half) || state_.load() == State::kFull) {
-    Status status;
-    bool enough;
-    {
-      std::lock_guard lock(write_mutex_);
-      status = extend_room_locked(setup_.sizes.reserve_bytes + half);
-      enough = room_for(setup_.sizes.reserve_bytes);
-    }
-    if (enough && status && state_.load() == State::kFull) {
+  if (was_full || !room_for(setup_.sizes.reserve_bytes + setup_.sizes.ahead_bytes / 2)) {
+    const bool extended = extend_ahead();
+    if (was_full && extended && room_for(setup_.sizes.reserve_bytes)) {
       set_full(false, "");
       notify();
       did = true;
@@ -217,6 +211,29 @@ bool JournalLog::housekeep() {
   did |= lay_zeros();
   prepare_next_file();
   return did;
+}
+
+// Not under the lock: allocating may wait for the file system's own journal, and writes must not wait for that.
+bool JournalLog::extend_ahead() {
+  std::shared_ptr<LogFile> file;
+  uint64_t from, must;
+  {
+    std::lock_guard lock(write_mutex_);
+    if (!current_ || monotonic_ms() < extend_at_ms_.load()) return false;
+    file = current_;
+    from = file->room;
+    must = used_.load() + outstanding_.load() + setup_.sizes.reserve_bytes;
+  }
+  for (const uint64_t target : {must + setup_.sizes.ahead_bytes, must + setup_.sizes.ahead_bytes / 8}) {
+    if (target <= from) return true;
+    if (!file->file->allocate(from, target - from)) continue;
+    std::lock_guard lock(write_mutex_);
+    file->room = std::max(file->room, target);
+    if (current_ == file) room_.store(file->room);
+    return true;
+  }
+  extend_at_ms_.store(monotonic_ms() + setup_.retry_ms);
+  return false;
 }
 
 // Zeros ahead of the records: a sync then finds blocks that are there already and need no metadata.

@@ -141,6 +141,7 @@ class JournalLog final : public Journal {
   Status mend_locked();
   void adopt_locked(std::shared_ptr<LogFile> file, std::deque<Batch> batches);
   void note_failure(const Error& error);
+  bool extend_ahead();
   bool lay_zeros();
   void prepare_next_file();
   void notify();
