@@ -11,6 +11,8 @@ RUN = Path(__file__).with_name("crash_run.py")
 KILLS = int(os.environ.get("PION_CRASH_KILLS", "1000"))
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     "share, options",
     [

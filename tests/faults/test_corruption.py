@@ -118,6 +118,7 @@ def test_an_undamaged_directory_serves_everything(filled: Path, tmp_path: Path) 
         assert check_prompts(connection) == 3 * sum(len(chain) for chain in chains())
 
 
+@pytest.mark.timeout(900)
 def test_damage_anywhere_serves_no_wrong_byte(filled: Path, tmp_path: Path) -> None:
     lost_something = 0
     for trial in range(TRIALS):
