@@ -475,3 +475,87 @@ def test_waiting_ends(pion):
             other.send("PROMPT.MATCH", "m", ids(tokens), "CLAIM", 60_000, "WAIT", 60_000)
             conn.call("PROMPT.REVOKE", "MODEL", "m")
             assert str(other.read()).startswith("NOMODEL")
+
+
+# -- under pressure ------------------------------------------------------------------------
+
+
+def test_readers_under_an_eviction_storm(pion_factory):
+    """PC097, PC099: more sessions than the budget holds; no client sees an error, a lease delivers what MATCH promised."""
+    server = pion_factory("--prompt-budget", "600kb")
+    sessions = [[s * 1000 + i for i in range(90)] for s in range(6)]
+    problems: list[str] = []
+    served = [0]
+    with Connection(server.port) as conn:
+        conn.call("PROMPT.MODEL", "SET", "m", manifest(KV, WIN))
+
+    def client(number: int) -> None:
+        try:
+            with Connection(server.port) as conn:
+                for step in range(40):
+                    tokens = sessions[(number + step) % 6][: 30 + 30 * (step % 3)]
+                    found = match(conn, "m", tokens)
+                    if found[b"matched"]:
+                        got = as_map(conn.call("PROMPT.READ", found[b"lease"]))
+                        if got[b"kv"] != runs(KV, tokens, range(found[b"matched"])):
+                            problems.append("wrong rows")
+                        served[0] += 1
+                        if conn.call("PROMPT.RELEASE", found[b"lease"]) != 1:
+                            problems.append("a lease was broken")
+                    # Another client may have stored, or eviction taken, some of it meanwhile: a gap is an answer, not a fault.
+                    for end in range(found[b"matched"] + 10, len(tokens) + 1, 10):
+                        try:
+                            put(conn, "m", [KV, WIN], tokens[:end], end - 10)
+                        except ServerError as error:
+                            if not str(error).startswith(("GAP", "OOM")):
+                                raise
+                            break
+        except Exception as error:  # noqa: BLE001 - told by the test's own thread
+            problems.append(repr(error))
+
+    threads = [threading.Thread(target=client, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not problems, problems[:5]
+    with Connection(server.port) as conn:
+        info = as_map(conn.call("PROMPT.INFO"))
+        assert info[b"bytes"] <= info[b"budget"] == 600 * 1024
+        assert info[b"evicted_segments"] + info[b"evicted_boundaries"] > 0 and served[0] > 10
+        assert info[b"prompt_corrupt_segments"] == 0 and info[b"leases"] == 0
+
+
+def test_a_lease_ends_with_its_connection_and_a_claim_too(pion):
+    with Connection(pion.port) as conn:
+        conn.call("PROMPT.MODEL", "SET", "m", manifest(KV))
+        tokens = list(range(40))
+        put(conn, "m", [KV], tokens[:20])
+        dying = Connection(pion.port)
+        assert match(dying, "m", tokens, "CLAIM", 600_000, "LEASE", 600_000)[b"claimed"] == 1
+        assert as_map(conn.call("PROMPT.INFO"))[b"leases"] == 1
+        dying.close()
+        waiting = match(conn, "m", tokens, "CLAIM", 60_000, "WAIT", 60_000, "LEASE", 0)
+        assert waiting[b"claimed"] == 1 and waiting[b"matched"] == 20
+        assert as_map(conn.call("PROMPT.INFO"))[b"leases"] == 0
+
+
+def test_budget_larger_than_the_entry_only(pion_factory):
+    """PC078 on the wire, with streamed blobs: refused with the numbers, what is there stays, the connection lives."""
+    server = pion_factory("--prompt-budget", "1mb")
+    wide = pool(row_bytes=4096)
+    with Connection(server.port) as conn:
+        conn.call("PROMPT.MODEL", "SET", "m", manifest(wide))
+        small = [1000 + i for i in range(20)]
+        put(conn, "m", [wide], small)
+        with pytest.raises(ServerError, match=r"^OOM larger than the prompt budget: \d+ bytes needed, budget 1048576"):
+            put(conn, "m", [wide], list(range(200)))
+        assert match(conn, "m", small)[b"matched"] == 20
+        for i in range(10):  # streams that find no room are held until their PUT has evicted
+            tokens = [5000 + 100 * i + k for k in range(30)]
+            put(conn, "m", [wide], tokens)
+            found = match(conn, "m", tokens)
+            assert conn.call("PROMPT.READ", found[b"lease"]) == runs(wide, tokens, range(30))
+            assert conn.call("PROMPT.RELEASE", found[b"lease"]) == 1
+            info = as_map(conn.call("PROMPT.INFO"))
+            assert info[b"bytes"] <= info[b"budget"]
