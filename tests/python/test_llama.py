@@ -244,9 +244,8 @@ def test_types_of_k_and_v_are_identity_each(one_server):
         hits += 1
         for other in pairs:
             if other != pair:
+                cache(llms[other], one_server, model=f"fixed-{other}")  # declares the name
                 named = cache(llms[pair], one_server, model=f"fixed-{other}")
-                owner = cache(llms[other], one_server, model=f"fixed-{other}")
-                owner.core.identity.declare()
                 named.engine.clear()
                 report = named.get_or_prefill([*ids, 5])
                 assert report.matched == 0
