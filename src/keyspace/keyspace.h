@@ -145,7 +145,7 @@ class Keyspace : public Plane {
   uint64_t expire_due(unsigned stripe_number, int64_t now_ms, uint64_t limit);
   bool free_garbage(int64_t deadline_us);
   void tend_memory(int64_t deadline_us);
-  void apply_to(Stripe& stripe, const Effect& effect);
+  void apply_to(Stripe& stripe, const Effect& effect, KeyHash hash);  // the hash of its key, if it has one
   Status check_section(uint32_t number, std::string_view body) const;
   void apply_section(Stripe& stripe, std::string_view body);
   Status check_effect(Lsn lsn, const Effect& effect);

@@ -64,7 +64,10 @@ class Shard {
   uint64_t scan(uint64_t position, const std::function<void(Entry&)>& visit);
   template <typename Visit>
   void each(Visit&& visit) const {
-    for (uint64_t b = 0; b < buckets_; ++b) each_in(*bucket(b), visit);
+    for (uint64_t b = 0; b < buckets_; ++b) {
+      if (b + kWalkAhead < buckets_) prefetch_entries(*bucket(b + kWalkAhead));
+      each_in(*bucket(b), visit);
+    }
   }
   // Any entry, about evenly; null when there is none.
   Entry* random(uint64_t random);
@@ -108,6 +111,7 @@ class Shard {
   static constexpr uint64_t kSegmentBuckets = PagePool::kPage / sizeof(Bucket);
   static constexpr uint64_t kPointerMask = (1ULL << 48) - 8;
   static constexpr uint64_t kLink = 1, kLinkFromPage = 2;  // low bits of slot 7 when it leads to another bucket
+  static constexpr uint64_t kWalkAhead = 4;                // buckets whose entries are on their way while one is visited
   static constexpr uint64_t kGrowLoad = 6;                 // keys per bucket
   static constexpr size_t kFirstSegments = 16, kDirectoryPages = 16, kPerDirectoryPage = PagePool::kPage / sizeof(void*);
   static constexpr uint64_t kMaxBuckets = (kFirstSegments + kDirectoryPages * kPerDirectoryPage) * kSegmentBuckets;
@@ -122,6 +126,14 @@ class Shard {
       for (uint64_t word : b->slots) {
         if (word != 0 && !(word & kLink)) visit(*entry_of(word));
       }
+    }
+  }
+
+  static void prefetch_entries(const Bucket& bucket) {
+    for (uint64_t word : bucket.slots) {
+      const auto* entry = reinterpret_cast<const char*>(word & kPointerMask);
+      __builtin_prefetch(entry);
+      __builtin_prefetch(entry + 64);
     }
   }
 

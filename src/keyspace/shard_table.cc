@@ -213,6 +213,7 @@ __attribute__((no_sanitize("thread"))) void Shard::prefetch_entry(KeyHash hash) 
     const char* entry = reinterpret_cast<const char*>(word & kPointerMask);
     __builtin_prefetch(entry);
     __builtin_prefetch(entry + 64);
+    __builtin_prefetch(entry + 87);  // the last byte of 16 bytes of key with 64 of value, which may lie on a third line
     return;
   }
 }
