@@ -59,7 +59,6 @@ WAIT x 0
 WAIT 0 x
 WAIT 0 -1
 WAIT 1 20
-ROLE
 TIME x
 DEBUG
 DEBUG nosuch
@@ -287,6 +286,12 @@ def test_waitaof(pion: PionServer) -> None:
         assert c.call("WAITAOF", 1, 1, 20) == [1, 0]
         assert c.call("WAITAOF", 0, 0, 0)[1] == 0
         assert c.call("WAIT", 3, 10) == 0
+
+
+def test_role(pion_shared: PionServer, reference: Redis82) -> None:
+    mine, theirs = answer(pion_shared.port, "ROLE"), answer(reference.port, "ROLE")
+    assert mine == [b"master", 0, []]
+    assert [mine[0], mine[2]] == [theirs[0], theirs[2]], "the offset of the reference counts its own heartbeats"
 
 
 def test_sleep_stops_nobody_else(pion_factory: Callable[..., PionServer]) -> None:
