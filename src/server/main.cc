@@ -47,9 +47,15 @@ int run(Options& options) {
   const int number = wait_for_stop();
   log_notice(std::string("stopping: ") + (number == SIGINT ? "SIGINT" : "SIGTERM"));
   server.stop();
+  bool kept = storage->journal().enabled();
+  if (server.save_wanted(!kept)) {  // without a journal only a checkpoint keeps the data
+    const Status saved = storage->checkpoint();
+    if (!saved) log_warning("the checkpoint failed: " + saved.error().message);
+    kept = kept || saved;
+  }
   prompt.stop();
   storage->stop();
-  log_notice("all is written and synced, bye");
+  log_notice(kept ? "all is written and synced, bye" : "there is no journal: what changed after the last checkpoint is not kept, bye");
   return 0;
 }
 

@@ -83,7 +83,7 @@ constexpr OptionSpec kOptions[] = {
      .doc = "data directory, made with mode 0700 if it is not there; one server a directory", .value = "PATH",
      .origin = "differs: not changeable at run time"},
     {.name = "appendonly", .group = kData, .kind = OptionKind::kYesNo, .target = &S::appendonly,
-     .doc = "keep a journal; without it only checkpoints survive", .value = "yes|no",
+     .doc = "keep a journal; without it only checkpoints survive, and a clean stop takes one", .value = "yes|no",
      .origin = "differs: the default is yes, and it is fixed at start"},
     {.name = "appendfsync", .group = kData, .kind = OptionKind::kChoice, .target = &S::appendfsync,
      .doc = "when the journal is synced: each second, before each reply, or when the system likes. In every mode it is "

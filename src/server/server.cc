@@ -293,7 +293,8 @@ bool Server::kill_client(uint64_t id) {
 
 // SIGTERM has one way, and this is it: main() waits for the signal.
 void Server::shutdown(bool save) {
-  if (save) save_wanted_ = true;
+  save_wanted_ = save;
+  stopped_by_command_ = true;
   ::kill(::getpid(), SIGTERM);
 }
 

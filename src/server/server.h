@@ -33,8 +33,8 @@ class Server final : public ServerControl {
   void start();
   // Takes no more clients, finishes what runs, sends what is owed, ends the threads. Main thread.
   void stop();
-  // What SHUTDOWN asked for.
-  bool save_wanted() const { return save_wanted_.load(); }
+  // Whether a checkpoint is to be taken at the stop: what SHUTDOWN said, or `unless_told` when a signal stopped us.
+  bool save_wanted(bool unless_told) const { return stopped_by_command_.load() ? save_wanted_.load() : unless_told; }
 
   ServerStats stats() const override;
   void reset_stats() override;
@@ -69,7 +69,7 @@ class Server final : public ServerControl {
   std::mutex upkeep_mutex_;
   std::condition_variable upkeep_wake_;
   bool upkeep_stop_ = false;
-  std::atomic<bool> save_wanted_{false};
+  std::atomic<bool> stopped_by_command_{false}, save_wanted_{false};
   std::atomic<uint64_t> rejected_{0};
   struct Base {  // what CONFIG RESETSTAT takes off
     std::atomic<uint64_t> received{0}, commands{0}, in{0}, out{0}, rejected{0};

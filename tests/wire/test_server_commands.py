@@ -273,6 +273,10 @@ def test_without_a_journal_shutdown_saves(pion_factory: Callable[..., PionServer
         assert server.process is not None and server.process.wait(30) == 0
         server.start()
         assert answer(server.port, "GET", "a") == kept
+    assert answer(server.port, "SET", "a", "3") == "OK"
+    assert server.stop() == 0
+    server.start()
+    assert answer(server.port, "GET", "a") == b"3", "a signal saves, too"
     assert answer(server.port, "WAITAOF", "1", "0", "0").startswith("ERR WAITAOF cannot be used when numlocal is set")
 
 
