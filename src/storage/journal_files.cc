@@ -108,6 +108,7 @@ Status JournalLog::start(Lsn last, Lsn synced, std::vector<OldJournalFile> old, 
       release_synced_locked(last);
     }
   }
+  requested_ = last;
   next_second_ms_ = monotonic_ms() + 1000;
   return {};
 }

@@ -331,12 +331,8 @@ void Recovery::carry_unsynced() {
     });
   }
   result_.carried.push_back(std::move(batch));
-  Status status = payload_.sync_dirty();
-  if (status) {
-    result_.payload_synced = true;
-  } else {
-    log_warning("payload is not durable yet: " + status.error().message);
-  }
+  // Syncing much payload takes longer than a start should; the sync thread begins with it.
+  result_.payload_synced = !payload_.dirty();
 }
 
 // ---- planes -------------------------------------------------------------------------------------------------------
