@@ -378,7 +378,11 @@ def test_a_split_model_is_all_its_files():
 
 @needs_gemma
 def test_a_sliding_window_is_cut_anywhere_and_carries_nothing_over(one_server):
-    """560 tokens, window 512, also with swa_full: cut behind and inside the window, with a former story in the context."""
+    """560 tokens, window 512, also with swa_full: cut behind and inside the window, with a former story in the context.
+
+    At 512 the cold side can be fed alike, so logits are bit-equal. Elsewhere the stored rows come from a longer
+    block than a cold run's, which rounds otherwise; lost or foreign rows would give a KL of 0.5 to 7.
+    """
     writer = load(GEMMA, n_ctx=1024, n_batch=256, n_ubatch=256, swa_full=True)
     ids = tokens(writer, 560)
     stored(one_server, writer, ids)
@@ -386,23 +390,22 @@ def test_a_sliding_window_is_cut_anywhere_and_carries_nothing_over(one_server):
     one = cache(reader, one_server)
     reader.eval(tokens(reader, 200, 300))  # a former story; reset() forgets only the count
     reader.reset()
-    for cut in (550, 100):
+    for cut in (512, 550, 100):
         report = one.get_or_prefill([*ids[:cut], 5, 6])
         assert report.matched == cut and report.fed == 2
         got = logits(reader)
         state = low.llama_memory_seq_pos_max(reader._ctx.memory, 0)
         assert state == cut + 1
         alike = load(GEMMA, n_ctx=1024, n_batch=256, n_ubatch=256, swa_full=False)
-        alike.eval(ids[:cut] if cut < 256 else ids[:256])
-        if cut > 256:
-            alike.eval(ids[256:512])
-            alike.eval(ids[512:cut])
+        for start in range(0, cut, 256):
+            alike.eval(ids[start : min(cut, start + 256)])
         alike.eval([5, 6])
         cold = logits(alike)
+        assert np.array_equal(got, cold) or cut != 512
         assert int(got.argmax()) == int(cold.argmax())
         p, q = np.exp(cold - cold.max()), np.exp(got - got.max())
         p, q = p / p.sum(), q / q.sum()
-        assert float((p * np.log(np.maximum(p, 1e-30) / np.maximum(q, 1e-30))).sum()) < 0.03
+        assert float((p * np.log(np.maximum(p, 1e-30) / np.maximum(q, 1e-30))).sum()) < 0.1, cut
     one.engine.keep_resident(100)
     rows = one.engine.export(0, 100)
     assert len(rows["window"]) == 100 * one.engine.pools[1].token_bytes()
