@@ -12,7 +12,7 @@ namespace pion {
 
 class IoThread;
 
-class ConnectionCompletion final : public Completion, public std::enable_shared_from_this<ConnectionCompletion> {
+class ConnectionCompletion final : public Completion {
  public:
   // `turn` tells the commands of one connection apart.
   ConnectionCompletion(IoThread& thread, uint64_t client, uint64_t turn) : thread_(thread), client_(client), turn_(turn) {}

@@ -152,6 +152,7 @@ void Connection::check_idle(int64_t now_ms) {
 void Connection::close() {
   if (closed_) return;
   closed_ = true;
+  cancel_timeout();
   if (state_ == State::kSuspended) ThreadCounters::add(thread_->counters().blocked, static_cast<uint64_t>(-1));
   if (const auto completion = completion_.lock()) completion->abandon();
   thread_->reactor().remove(fd_.get());

@@ -47,6 +47,8 @@ class Connection final : public EventHandler {
 
   // A suspended command's answer.
   void complete(uint64_t turn, const std::function<void(ReplyWriter&)>& write, Lsn required);
+  // A suspended command's time-out. It goes with the command: who waits for ever leaves nothing behind.
+  void set_timeout(uint64_t turn, int64_t delay_ms, std::function<void()> call);
   // CLIENT KILL: closes at the end of the tick. A client that kills itself has its reply by then.
   void kill();
   // The server stops: nothing more is run; the connection ends as soon as its replies are out.
@@ -95,6 +97,7 @@ class Connection final : public EventHandler {
   void run_on_worker(BatchedCommand& command);
   void worker_done(WorkerJob& job);
   void suspended(const std::shared_ptr<ConnectionCompletion>& completion, bool sync);
+  void cancel_timeout();
   void finish_command();
   void protocol_error();
 
@@ -137,6 +140,7 @@ class Connection final : public EventHandler {
   uint64_t command_end_ = 0;  // in the stream
   const CommandSpec* blocked_spec_ = nullptr;
   bool blocked_sync_ = false;
+  Reactor::TimerId timeout_ = 0;
   std::weak_ptr<ConnectionCompletion> completion_;
   struct EarlyAnswer {
     std::function<void(ReplyWriter&)> write;

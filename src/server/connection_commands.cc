@@ -1,4 +1,6 @@
 // A connection's commands: batches, workers, suspension.
+#include <utility>
+
 #include "keyspace/keyspace.h"
 #include "server/connection.h"
 #include "server/dispatch.h"
@@ -172,6 +174,7 @@ void Connection::run_on_worker(BatchedCommand& command) {
 void Connection::worker_done(WorkerJob& job) {
   job.arguments.clear();
   state_ = State::kReady;
+  if (closed_ || job.outcome != Outcome::kSuspended) cancel_timeout();
   if (closed_) {
     if (job.completion) job.completion->abandon();
     return thread_->retire(*this);
@@ -203,11 +206,24 @@ void Connection::complete(uint64_t turn, const std::function<void(ReplyWriter&)>
   ReplyWriter reply(session_.reply_mode != Session::ReplyMode::kOn ? thread_->muted_output() : out_, session_.protocol);
   write(reply);
   require(required, blocked_sync_);
+  cancel_timeout();
   state_ = State::kReady;
   completion_.reset();
   ThreadCounters::add(thread_->counters().blocked, static_cast<uint64_t>(-1));
   finish_command();
   resume();
+}
+
+void Connection::set_timeout(uint64_t turn, int64_t delay_ms, std::function<void()> call) {
+  if (closed_ || turn != turn_ || state_ == State::kReady) return;
+  timeout_ = thread_->reactor().after(delay_ms, [this, call = std::move(call)] {
+    timeout_ = 0;
+    call();
+  });
+}
+
+void Connection::cancel_timeout() {
+  if (timeout_ != 0) thread_->reactor().cancel(std::exchange(timeout_, 0));
 }
 
 // What follows every command: descriptors it left, CLIENT REPLY, the limit on what the client is owed.

@@ -89,6 +89,12 @@ void IoThread::post_completion(uint64_t client, uint64_t turn, std::function<voi
   });
 }
 
+void IoThread::post_timeout(uint64_t client, uint64_t turn, int64_t delay_ms, std::function<void()> call) {
+  reactor_.post([this, client, turn, delay_ms, call = std::move(call)]() mutable {
+    if (Connection* connection = find(client)) connection->set_timeout(turn, delay_ms, std::move(call));
+  });
+}
+
 void IoThread::post_kill(uint64_t client) {
   reactor_.post([this, client] { kill(client); });
 }

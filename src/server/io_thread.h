@@ -44,6 +44,7 @@ class IoThread {
   // Any thread.
   void post_connection(Accepted accepted, bool unix_socket, uint64_t id);
   void post_completion(uint64_t client, uint64_t turn, std::function<void(ReplyWriter&)> write, Lsn required);
+  void post_timeout(uint64_t client, uint64_t turn, int64_t delay_ms, std::function<void()> call);
   void post_kill(uint64_t client);
   void post_clients(std::function<void(std::vector<ClientInfo>)> done);
   // Gives clients that have nothing under way to another thread: all, or half of those that are active.
