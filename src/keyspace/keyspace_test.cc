@@ -302,7 +302,8 @@ TEST_P(EvictionTest, KeepsTheCeilingAndChoosesByPolicy) {
   if (policy == EvictionPolicy::kAllKeysLru || policy == EvictionPolicy::kVolatileLru) {
     // The clock counts seconds; the odd keys are made to look idle for a while.
     for (int i = 1; i < 2000; i += 2) {
-      const Key key = house.keyspace->key(name(i));
+      const std::string odd = name(i);
+      const Key key = house.keyspace->key(odd);
       KeyAccess access(*house.keyspace, key);
       const Found found = access.find(0, key);
       found.entry->set_clock(found.entry->clock() - 100);
