@@ -67,6 +67,7 @@ Outcome prompt_match(CommandContext& context) {
       request.lease_ms = options.integer("LEASE", 0, kMaxLeaseMs);
     } else if (options.word("MANIFEST")) {
       request.manifest_hash = options.text("MANIFEST", 128);
+      if (request.manifest_hash.empty() && options.error().empty()) options.fail("ERR MANIFEST is empty");
     } else if (options.word("CLAIM")) {
       request.claim_ms = options.integer("CLAIM", 1, kMaxLeaseMs);
     } else if (options.word("WAIT")) {

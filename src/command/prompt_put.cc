@@ -89,6 +89,7 @@ std::string parse(CommandContext& context, ParsedPut& put) {
       put.request.prefill_ms = option.number("PREFILL_MS");
     } else if (option.word("MANIFEST")) {
       put.request.manifest_hash = option.text("MANIFEST", 128);
+      if (put.request.manifest_hash.empty() && option.error().empty()) option.fail("ERR MANIFEST is empty");
     } else if (option.word("MEDIA")) {
       put.media.push_back(option.media());
     } else if (option.word("DURABLE")) {

@@ -67,6 +67,11 @@ class RealFile final : public File {
   }
 
   Status punch_hole(uint64_t offset, uint64_t length) override {
+    // ext4 leaves what is reserved beyond the end of the file where it is. So the range is brought inside first, by a byte of
+    // its own: a truncate that makes the file longer could race with a write behind it and cut that off.
+    const Result<uint64_t> end = size();
+    if (!end) return std::unexpected(end.error());
+    if (*end < offset + length) static_cast<void>(::pwrite(fd_, "", 1, static_cast<off_t>(offset + length - 1)));
     const int mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
     if (::fallocate(fd_, mode, static_cast<off_t>(offset), static_cast<off_t>(length)) != 0) return error("punch a hole");
     return {};
