@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Callable, Iterator
+import resource
+from typing import Any, Callable, Iterator
 
 import pytest
 
 from support.servers import PionServer, Redis82
+
+
+_setrlimit = resource.setrlimit
+
+
+def _never_fewer_files(which: int, limits: Any) -> None:
+    """mlx_lm, when imported, cuts the open files of the whole process, and so of every server the tests start."""
+    if which != resource.RLIMIT_NOFILE or limits[1] >= resource.getrlimit(which)[1]:
+        _setrlimit(which, limits)
+
+
+resource.setrlimit = _never_fewer_files
 
 
 @pytest.fixture
