@@ -150,6 +150,23 @@ Status PromptStore::truncate(const Model& model, uint32_t slot, uint32_t at, std
   return {};
 }
 
+void PromptStore::note_revocation(std::optional<std::string> model, std::optional<std::string> salt) {
+  constexpr size_t kKept = 1024;
+  revoked_.push_back({std::move(model), std::move(salt)});
+  if (revoked_.size() > kKept) revoked_.pop_front();
+  ++revocations_;
+}
+
+bool PromptStore::revoked_since(uint64_t revocations, const std::string& model, const std::string& salt) const {
+  const uint64_t now = revocations_;
+  if (revocations >= now) return false;
+  const uint64_t since = now - revocations;
+  if (since > revoked_.size()) return true;  // it took longer than we remember: refused rather than wrongly stored
+  return std::any_of(revoked_.end() - static_cast<ptrdiff_t>(since), revoked_.end(), [&](const Revocation& one) {
+    return (!one.model || *one.model == model) && (!one.salt || *one.salt == salt);
+  });
+}
+
 PromptResult<PromptStore::Forgotten> PromptStore::revoke_model(std::string_view name) {
   Forgotten forgotten;
   uint32_t id = 0;
@@ -177,6 +194,7 @@ PromptResult<PromptStore::Forgotten> PromptStore::revoke_model(std::string_view 
       for (Ticket* ticket : tickets_) {
         if (ticket->model == id) ticket->cancelled = true;
       }
+      note_revocation(std::string(name), std::nullopt);
     }
     forgotten.lsn = storage_.journal().append(kPromptModelDrop, {body});
     last_lsn_ = forgotten.lsn;
@@ -220,6 +238,7 @@ PromptResult<PromptStore::Forgotten> PromptStore::revoke_salt(std::string_view s
       for (Ticket* ticket : tickets_) {
         if (ticket->salt == salt && (only == 0 || ticket->model == only)) ticket->cancelled = true;
       }
+      note_revocation(name ? std::optional<std::string>(*name) : std::nullopt, std::string(salt));
     }
     if (!roots.empty()) last_lsn_ = storage_.journal().append(kPromptDropRoots, {body});
     forgotten.lsn = last_lsn_;

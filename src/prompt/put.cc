@@ -85,6 +85,10 @@ PromptResult<PutReply> PromptStore::PutRun::run(PromptClient& client) {
     ticket_.model = model_->id;
     ticket_.salt = request_.salt;
     std::lock_guard tickets(store_.ticket_mutex_);
+    for (const auto& [name, blob] : request_.blobs) {
+      if (!store_.revoked_since(blob->revocations(), model_->name, request_.salt)) continue;
+      return refuse(FaultKind::kRevoked, "the model or salt was revoked while this was being sent");
+    }
     store_.tickets_.push_back(&ticket_);
     registered_ = true;
   }

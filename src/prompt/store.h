@@ -6,6 +6,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <deque>
 #include <list>
 #include <map>
 #include <memory>
@@ -158,7 +159,9 @@ class PromptStore : public Plane {
   std::vector<ExtentRef> unlink_all(const std::vector<uint32_t>& victims);
   const Model* model_of(uint32_t root) const;
 
-  // forget.cc
+  // forget.cc, the first two under ticket_mutex_
+  void note_revocation(std::optional<std::string> model, std::optional<std::string> salt);
+  bool revoked_since(uint64_t revocations, const std::string& model, const std::string& salt) const;
   Status truncate(const Model& model, uint32_t slot, uint32_t at, std::vector<uint32_t> victims);
 
   // records.cc
@@ -196,6 +199,12 @@ class PromptStore : public Plane {
 
   std::mutex ticket_mutex_;
   std::list<Ticket*> tickets_;
+  // The last revocations, for PUTs whose bytes began to come before them: a model's name or all, a salt or all.
+  struct Revocation {
+    std::optional<std::string> model, salt;
+  };
+  std::deque<Revocation> revoked_;
+  std::atomic<uint64_t> revocations_{0};  // all there were since the start; changed under ticket_mutex_
 
   mutable std::mutex claim_mutex_;
   ClaimTable claims_;

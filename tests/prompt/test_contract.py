@@ -46,3 +46,37 @@ def test_clients_that_die_while_they_send_leave_no_bytes(pion):
         assert payload_bytes(pion.dir) <= 40 * MIB
         assert conn.call("GET", "never") is None
         assert conn.call("GET", "kept") == b"x" * 100_000
+
+
+def input_bytes(conn: Connection) -> int:
+    return int(conn.call("INFO", "stats").split(b"total_net_input_bytes:")[1].split()[0])
+
+
+LARGE = pool(row_bytes=64 * 1024)
+
+
+@pytest.mark.parametrize("word", ["MODEL", "SALT", "SALT of one model"])
+def test_a_put_whose_rows_are_on_their_way_is_refused_by_a_revocation(pion, word):
+    """Also when the model is there again by then: the rows were made before."""
+    tokens = list(range(8))
+    rows = blob(LARGE, tokens, 0)
+    revoke = {"MODEL": ("MODEL", "m"), "SALT": ("SALT", "s"), "SALT of one model": ("SALT", "s", "MODEL", "m")}[word]
+    with Connection(pion.port) as conn, Connection(pion.port) as other:
+        for name in ("m", "n"):
+            conn.call("PROMPT.MODEL", "SET", name, manifest(LARGE))
+        for name, salt, refused in (("m", "s", True), ("m", "t", word == "MODEL"), ("n", "s", word == "SALT")):
+            command = encode(("PROMPT.PUT", name, ids(tokens), 0, "SALT", salt, "POOL", "kv", rows))
+            before = input_bytes(other)
+            conn.socket.sendall(command[: len(command) // 2])
+            while input_bytes(other) < before + len(command) // 4:  # until the server saw the pool's rows begin
+                time.sleep(0.01)
+            other.call("PROMPT.REVOKE", *revoke)
+            other.call("PROMPT.MODEL", "SET", "m", manifest(LARGE))
+            conn.socket.sendall(command[len(command) // 2 :])
+            reply = conn.read()
+            assert isinstance(reply, ServerError) == refused, reply
+            assert match(conn, name, tokens, "SALT", salt)[b"matched"] == (0 if refused else len(tokens))
+            if refused:
+                assert str(reply).startswith("REVOKED ")
+                conn.send("PROMPT.PUT", name, ids(tokens), 0, "SALT", salt, "POOL", "kv", rows)
+                assert not isinstance(conn.read(), ServerError)
