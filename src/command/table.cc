@@ -201,7 +201,8 @@ std::string unknown_command(const Arguments& arguments) {
 std::string unknown_subcommand(const CommandSpec& container, const Arguments& arguments) {
   std::string name(container.name);
   for (char& c : name) c = c >= 'a' && c <= 'z' ? static_cast<char>(c & ~0x20) : c;
-  return "ERR unknown subcommand '" + std::string(printable(arguments[1].bytes, 128)) + "'. Try " + name + " HELP.";
+  const std::string error = "ERR unknown subcommand '" + std::string(printable(arguments[1].bytes, 128)) + "'.";
+  return find_subcommand(container, "HELP") ? error + " Try " + name + " HELP." : error;
 }
 
 }  // namespace

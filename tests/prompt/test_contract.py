@@ -80,3 +80,11 @@ def test_a_put_whose_rows_are_on_their_way_is_refused_by_a_revocation(pion, word
                 assert str(reply).startswith("REVOKED ")
                 conn.send("PROMPT.PUT", name, ids(tokens), 0, "SALT", salt, "POOL", "kv", rows)
                 assert not isinstance(conn.read(), ServerError)
+
+
+def test_help_is_offered_only_where_there_is_help(pion):
+    with Connection(pion.port) as conn:
+        with pytest.raises(ServerError, match=r"^ERR unknown subcommand 'nosuch'\.$"):
+            conn.call("PROMPT.MODEL", "nosuch")
+        with pytest.raises(ServerError, match=r"Try CLIENT HELP\.$"):
+            conn.call("CLIENT", "nosuch")
