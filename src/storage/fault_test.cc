@@ -274,9 +274,9 @@ TEST_F(Fault, AFullDiskRefusesWritesServesReadsAndComesBackByItself) {
   EXPECT_TRUE(life.get("large") == bytes_of_seed(100'000, 1));
   // What frees is not refused, and is durable.
   for (int i = 0; i < 100; i++) ASSERT_TRUE(life.del(keys[static_cast<size_t>(i)]));
+  EXPECT_FALSE(life.set("no", std::string(4000, 'x')));
   ASSERT_TRUE(life.del("large"));
   ASSERT_TRUE(life.journal().sync_up_to(life.journal().appended_lsn()));
-  EXPECT_FALSE(life.set("no", std::string(4000, 'x')));
 
   disk.set_capacity(16 * kMiB);
   EXPECT_TRUE(becomes_true([&] { return life.set("again", "yes").has_value(); }));
