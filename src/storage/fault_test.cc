@@ -345,7 +345,12 @@ TEST_P(FailedCalls, AreMended) {
       ASSERT_TRUE(life.journal().write_pending());
     }
     disk.fail(call, 0, EIO, 3, path_part);
-    const Status hit = call == FileCall::kSync ? life.journal().sync_up_to(life.journal().appended_lsn()) : life.journal().write_pending();
+    Status hit = call == FileCall::kSync ? life.journal().sync_up_to(life.journal().appended_lsn()) : life.journal().write_pending();
+    if (hit && call == FileCall::kSync) {  // the sync of the second came just before the failure was set: there was nothing left to sync
+      ASSERT_TRUE(life.set("large", bytes_of_seed(300'000, 1), true));
+      ASSERT_TRUE(life.journal().write_pending());
+      hit = life.journal().sync_up_to(life.journal().appended_lsn());
+    }
     EXPECT_FALSE(hit);
     EXPECT_TRUE(becomes_true([&] { return life.set("after", "yes").has_value(); }));
     promised = life.journal().appended_lsn();
