@@ -519,8 +519,14 @@ Status PayloadStore::sync_dirty() {
     {
       std::lock_guard lock(mutex_);
       file = find_locked(id);
+      if (file) file->writers++;  // or it would be unlinked under our hands when its last extent is freed meanwhile
     }
-    if (file) PION_TRY(renew(*file));
+    if (!file) continue;
+    const Status renewed = renew(*file);
+    std::lock_guard lock(mutex_);
+    file->writers--;
+    if (file->sealed && file->writers == 0 && file->live_pages == 0) unlink_locked(id);
+    PION_TRY(renewed);
   }
   return {};
 }
