@@ -543,6 +543,11 @@ Status PayloadStore::renew(PayloadFile& file) {
     used = file.used;
     unsynced = file.unsynced;
   }
+  if (!from) {  // its last writer ended in between and closed it
+    Result<std::unique_ptr<File>> opened = disk_.open(file.path, OpenMode::kReadWrite);
+    if (!opened) return std::unexpected(opened.error());
+    from = std::move(*opened);
+  }
   const std::string temporary = file.path + ".new";
   static_cast<void>(disk_.remove(temporary));
   Result<std::unique_ptr<File>> made = disk_.open(temporary, OpenMode::kCreate);
