@@ -88,4 +88,11 @@ class CommandContext {
 
 using Handler = Outcome (*)(CommandContext&);
 
+// An array of simple strings, as every HELP subcommand answers.
+inline Outcome answer_lines(CommandContext& context, std::span<const std::string_view> lines) {
+  context.reply.array(static_cast<int64_t>(lines.size()));
+  for (std::string_view line : lines) context.reply.simple(line);
+  return Outcome::kDone;
+}
+
 }  // namespace pion

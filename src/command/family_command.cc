@@ -311,9 +311,7 @@ Outcome command_help(CommandContext& context) {
       "HELP",
       "    Print this help.",
   };
-  context.reply.array(std::size(kLines));
-  for (std::string_view line : kLines) context.reply.simple(line);
-  return Outcome::kDone;
+  return answer_lines(context, kLines);
 }
 
 constexpr CommandSpec kSubcommands[] = {

@@ -134,9 +134,7 @@ Outcome object_help(CommandContext& ctx) {
       "HELP",
       "    Print this help.",
   };
-  ctx.reply.array(std::size(kLines));
-  for (std::string_view line : kLines) ctx.reply.simple(line);
-  return Outcome::kDone;
+  return answer_lines(ctx, kLines);
 }
 
 constexpr CommandSpec kObjectCommands[] = {
