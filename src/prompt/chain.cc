@@ -45,6 +45,19 @@ uint32_t compare(const char* tokens, const std::vector<MediaItem>& media, uint32
   return at;
 }
 
+// Empty when the items are in order, not empty, do not overlap and lie within [from, to); else what is wrong with which.
+std::string media_fault(const std::vector<MediaItem>& media, uint64_t from, uint64_t to) {
+  uint64_t free_from = from;
+  for (const MediaItem& item : media) {
+    const std::string name = "media item at " + std::to_string(item.position);
+    if (item.length == 0) return name + " has no length";
+    if (item.position < free_from) return name + " overlaps the one before or is out of order";
+    free_from = uint64_t{item.position} + item.length;
+    if (free_from > to) return name + " goes beyond the " + std::to_string(to) + " tokens";
+  }
+  return {};
+}
+
 }  // namespace
 
 const MediaItem* Chain::item_at(uint32_t position) const {
@@ -65,15 +78,8 @@ PromptResult<Chain> make_chain(std::string_view bytes, std::vector<MediaItem> me
   Chain chain;
   chain.tokens.resize(bytes.size() / 4);
   if (!bytes.empty()) std::memcpy(chain.tokens.data(), bytes.data(), bytes.size());
-  uint64_t free_from = 0;
-  for (const MediaItem& item : media) {
-    const std::string name = "media item at " + std::to_string(item.position);
-    if (item.length == 0) return refuse(FaultKind::kInvalid, name + " has no length");
-    if (item.position < free_from) return refuse(FaultKind::kInvalid, name + " overlaps the one before or is out of order");
-    free_from = uint64_t{item.position} + item.length;
-    if (free_from > chain.size()) return refuse(FaultKind::kInvalid, name + " goes beyond the " + std::to_string(chain.size()) + " tokens");
-    std::fill_n(chain.tokens.begin() + item.position, item.length, 0u);
-  }
+  if (const std::string fault = media_fault(media, 0, chain.size()); !fault.empty()) return refuse(FaultKind::kInvalid, fault);
+  for (const MediaItem& item : media) std::fill_n(chain.tokens.begin() + item.position, item.length, 0u);
   chain.media = std::move(media);
   return chain;
 }
@@ -126,6 +132,8 @@ std::optional<Content> Content::decode(std::string_view aux, uint64_t segment, u
   if (reader.failed() || id != segment || whose_pool != pool || content.count_ != tokens || (tokens > 0 && content.from_ != from)) {
     return std::nullopt;
   }
+  const uint64_t end = uint64_t{content.from_} + content.count_;
+  if (end > kMaxTokens || !media_fault(content.media_, content.from_, end).empty()) return std::nullopt;
   return content;
 }
 
