@@ -53,3 +53,16 @@ fetch_wheels() {
 }
 
 pip_quiet() { "${PION_PYTHON:-/usr/bin/python3}" -m pip --disable-pip-version-check -q "$@"; }
+
+# make_venv LIST: sets `venv` to a Python environment with exactly the hash-checked packages of scripts/LIST.txt.
+make_venv() {
+  local python=/usr/bin/python3 requirements="$PION_ROOT/scripts/$1.txt" # Debian's: the pinned wheels are for its version
+  venv="$PION_CACHE/venv/$(key "$("$python" --version)" "$(sha256sum <"$requirements")")"
+  [ ! -e "$venv/complete" ] || return 0
+  say "Python environment of $1 ($venv)"
+  rm -rf "$venv"
+  "$python" -m venv "$venv"
+  run_logged pip-install "$venv/bin/python" -m pip --disable-pip-version-check install --no-deps --require-hashes \
+    --only-binary :all: -r "$requirements"
+  touch "$venv/complete"
+}
