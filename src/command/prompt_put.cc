@@ -120,6 +120,7 @@ CommandSpec::StreamRule prompt_put_stream(const Arguments& before, size_t positi
 }
 
 Outcome prompt_put(CommandContext& context) {
+  if (!context.session.begun_at) context.session.begun_at = context.services.prompt->revocations();
   if (!context.on_worker) return Outcome::kNeedsWorker;
   ParsedPut put;
   if (const std::string error = parse(context, put); !error.empty()) {
@@ -129,6 +130,7 @@ Outcome prompt_put(CommandContext& context) {
   auto chain = make_chain(context.arg(2), std::move(put.media));
   if (!chain) return prompt_failure(context, chain.error());
   put.request.chain = std::move(*chain);
+  put.request.begun_at = context.session.begun_at;
   const auto reply = context.services.prompt->put(put.request, *prompt_client(context));
   if (!reply) return prompt_failure(context, reply.error());
   context.require_lsn(reply->lsn);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -58,6 +59,8 @@ struct Session {
   bool no_touch = false;
   enum class ReplyMode { kOn, kOff, kSkipNext, kSkipThis } reply_mode = ReplyMode::kOn;
   bool close_after_reply = false;   // QUIT, CLIENT KILL of itself, protocol errors
+  // PromptStore::revocations() when the first bytes of a command came that was not whole then; for the next command only.
+  std::optional<uint64_t> begun_at;
   PassedDescriptors descriptors;    // of the command being run; what a command leaves is closed after it
   std::unique_ptr<SessionAttachment> prompt;  // prompt memory's leases and claims of this connection
 };

@@ -31,7 +31,6 @@ class StreamedBlob : public BlobSource {
       : extents_(extents),
         writer_(std::move(writer)),
         room_(std::move(room)),
-        revocations_(room_ ? room_->revocations() : UINT64_MAX),
         bytes_(bytes),
         aux_room_(aux_room) {}
   ~StreamedBlob() override {
@@ -46,7 +45,6 @@ class StreamedBlob : public BlobSource {
     return ref_;
   }
   void commit() override { committed_ = true; }
-  uint64_t revocations() const override { return revocations_; }
   uint64_t room_bytes() const override { return room_ ? room_->bytes() : 0; }
   void release_room() override { room_.reset(); }
 
@@ -80,7 +78,6 @@ class StreamedBlob : public BlobSource {
   std::unique_ptr<ExtentWriter> writer_;
   std::shared_ptr<Extent> extent_;
   std::shared_ptr<StreamRoom> room_;
-  const uint64_t revocations_;
   ExtentRef ref_;
   uint64_t bytes_, aux_room_;
   bool committed_ = false;

@@ -15,20 +15,15 @@ namespace pion {
 // A share of the budget for rows that are on their way to disk before their PUT is looked at. Given back when it is destroyed.
 class StreamRoom {
  public:
-  StreamRoom(std::atomic<uint64_t>& streaming, uint64_t bytes, uint64_t revocations)
-      : streaming_(streaming), bytes_(bytes), revocations_(revocations) {
-    streaming_ += bytes_;
-  }
+  StreamRoom(std::atomic<uint64_t>& streaming, uint64_t bytes) : streaming_(streaming), bytes_(bytes) { streaming_ += bytes_; }
   ~StreamRoom() { streaming_ -= bytes_; }
   StreamRoom(const StreamRoom&) = delete;
   StreamRoom& operator=(const StreamRoom&) = delete;
   uint64_t bytes() const { return bytes_; }
-  uint64_t revocations() const { return revocations_; }
 
  private:
   std::atomic<uint64_t>& streaming_;
   const uint64_t bytes_;
-  const uint64_t revocations_;
 };
 
 // Owned by one PUT; used by one thread. Whatever was not taken over is given back when it is destroyed.
@@ -44,8 +39,6 @@ class BlobSource {
   // What of the budget it holds already, and the end of that: from then on it counts as its PUT reserved it.
   virtual uint64_t room_bytes() const { return 0; }
   virtual void release_room() {}
-  // How many revocations there had been when its first byte came. Those that came since hold for it.
-  virtual uint64_t revocations() const { return UINT64_MAX; }
   // The taken extent belongs to a segment now.
   virtual void commit() {}
 };

@@ -51,6 +51,7 @@ std::string media_fault(const std::vector<MediaItem>& media, uint64_t from, uint
   for (const MediaItem& item : media) {
     const std::string name = "media item at " + std::to_string(item.position);
     if (item.length == 0) return name + " has no length";
+    if (item.digest.empty() || item.digest.size() > kMaxDigestBytes) return name + " has no digest of 1 to " + std::to_string(kMaxDigestBytes) + " bytes";
     if (item.position < free_from) return name + " overlaps the one before or is out of order";
     free_from = uint64_t{item.position} + item.length;
     if (free_from > to) return name + " goes beyond the " + std::to_string(to) + " tokens";

@@ -60,7 +60,7 @@ PromptResult<void> PromptStore::make_room(uint64_t need, uint64_t held) {
 
 std::shared_ptr<StreamRoom> PromptStore::stream_room(uint64_t bytes) {
   // Taken first, looked at then; PUTs do the same with what they reserve. So of two that race for the last room one sees the other.
-  auto room = std::make_shared<StreamRoom>(streaming_bytes_, bytes, revocations_);
+  auto room = std::make_shared<StreamRoom>(streaming_bytes_, bytes);
   if (tree_.bytes() + reserved_bytes_ + streaming_bytes_ <= budget_bytes_) return room;
   if (bytes > wanted_room_) wanted_room_ = bytes;
   return nullptr;

@@ -7,145 +7,227 @@
 
 namespace pion {
 
-PromptResult<PromptStore::Forgotten> PromptStore::forget(std::string_view name, const Chain& chain, std::string_view salt) {
-  {
-    // What cannot be read any more cannot be compared either: it goes first, so that nothing of it stays behind.
-    std::shared_lock lock(mutex_);
-    auto model = find_model(name, {});
-    if (!model) return std::unexpected(model.error());
-    const std::vector<std::pair<uint32_t, uint64_t>> corrupt = walk(**model, salt, chain).corrupt;
-    lock.unlock();
-    if (!corrupt.empty()) drop_corrupt(corrupt, "its tokens");
+namespace {
+
+constexpr int kAttempts = 16;
+
+}  // namespace
+
+// A segment that loses its end: planned under the shared lock, copied without one, put in place under the exclusive one.
+struct PromptStore::Cut {
+  std::shared_ptr<Model> model;
+  uint32_t slot = kNoSlot, at = 0;
+  Source old;
+  float prefill_ms = 0;
+  OpenedContent content;   // of the whole segment; keeps its bytes where they are
+  std::vector<RowSet> had, kept;  // by extent
+  uint64_t bytes = 0;      // reserved for the copy
+  ReplaceRecord record;    // its extents are ours until it was written
+};
+
+void PromptStore::beyond(uint32_t slot, uint32_t cut, std::vector<uint32_t>& out) const {
+  for (uint32_t at = tree_.slots[slot].first_child; at != kNoSlot; at = tree_.slots[at].next) {
+    if (tree_.slots[at].from > cut) tree_.subtree(at, out);
   }
+  for (uint32_t at = tree_.slots[slot].first_boundary; at != kNoSlot; at = tree_.slots[at].next) {
+    if (tree_.slots[at].to > cut) out.push_back(at);
+  }
+}
+
+// How much of its last segment the forgotten chain leaves: all before its last token (or media item), or, where a match could not
+// end there, up to the last place where one can, or where something branches off. The segment's start: nothing of it.
+uint32_t PromptStore::kept_end(const Model& model, const Walk& found, const Chain& chain) const {
+  const Segment& segment = tree_.slots[found.steps.back().slot];
+  const uint32_t limit = chain.outside_media(chain.size() - 1);
+  if (limit <= segment.from) return segment.from;
+  if (!model.boundaries) return limit;
+  uint32_t end = std::max(segment.from, longest_of(model, chain, sources_of(model, found), limit));
+  for (uint32_t at = segment.first_child; at != kNoSlot; at = tree_.slots[at].next) {
+    if (tree_.slots[at].from <= limit) end = std::max(end, tree_.slots[at].from);
+  }
+  for (uint32_t at = segment.first_boundary; at != kNoSlot; at = tree_.slots[at].next) {
+    if (tree_.slots[at].to <= limit) end = std::max(end, tree_.slots[at].to);
+  }
+  return end;
+}
+
+PromptResult<PromptStore::Forgotten> PromptStore::forget(std::string_view name, const Chain& chain, std::string_view salt) {
+  for (int attempt = 0; attempt < kAttempts && chain.size() > 0; ++attempt) {
+    Cut cut;
+    {
+      std::shared_lock lock(mutex_);
+      auto model = find_model(name, {});
+      if (!model) return std::unexpected(model.error());
+      const Walk found = walk(**model, salt, chain);
+      if (!found.corrupt.empty()) {
+        // What cannot be read any more cannot be compared either: it goes first, so that nothing of it stays behind.
+        lock.unlock();
+        drop_corrupt(found.corrupt, "its tokens");
+        continue;
+      }
+      if (found.length < chain.size()) return Forgotten{0, last_lsn_};
+      const uint32_t end = kept_end(**model, found, chain);
+      if (end <= tree_.slots[found.steps.back().slot].from || !plan_cut(*model, found.steps.back().slot, end, cut)) break;
+    }
+    const bool copied = copy_cut(cut);
+    std::unique_lock lock(mutex_);
+    reserved_bytes_ -= cut.bytes;
+    const bool there = tree_.slots.live(cut.slot, cut.old.id);
+    if (there) tree_.slots[cut.slot].unpin();
+    bool same = copied && there;
+    if (same) {  // a PUT may have branched off meanwhile, the model may be gone
+      auto model = find_model(name, {});
+      const Walk found = model && *model == cut.model ? walk(**model, salt, chain) : Walk{};
+      same = found.length == chain.size() && found.steps.back().slot == cut.slot && kept_end(*cut.model, found, chain) == cut.at;
+    }
+    const uint64_t before = tree_.tokens();
+    Status done;
+    if (same) done = put_cut_in_place(cut);
+    if (same && done) return Forgotten{before - tree_.tokens(), last_lsn_};
+    give_back(cut.record.refs);
+    if (!copied || !done) break;  // no room for a copy: a cache may lose more
+  }
+  return forget_whole(name, chain, salt);
+}
+
+// The segment that holds the last token goes from its start, with all that hangs on it.
+PromptResult<PromptStore::Forgotten> PromptStore::forget_whole(std::string_view name, const Chain& chain, std::string_view salt) {
   std::unique_lock lock(mutex_);
   auto model = find_model(name, {});
   if (!model) return std::unexpected(model.error());
   const uint64_t before = tree_.tokens();
-  Forgotten forgotten;
   const Walk found = walk(**model, salt, chain);
+  if (found.length < chain.size() || found.root == SegmentTree::kNoRoot) return Forgotten{0, last_lsn_};
   std::vector<uint32_t> victims;
-  if (found.length < chain.size() || found.root == SegmentTree::kNoRoot) {
-    forgotten.lsn = last_lsn_;
-    return forgotten;
-  }
-  Status done;
   if (chain.size() == 0) {
     for (uint32_t child = tree_.root(found.root).first_child; child != kNoSlot; child = tree_.slots[child].next) tree_.subtree(child, victims);
-    done = drop(victims, LeaseEnd::kRevoked);
   } else {
-    // The segment that holds the last token goes, and so does all that hangs on it, but for what branches off before that token:
-    // for its sake the segment is cut where the last such branch leaves it.
-    const uint32_t slot = found.steps.back().slot;
-    uint32_t cut = 0;
-    const auto sort_out = [&](uint32_t first, bool boundaries) {
-      for (uint32_t at = first; at != kNoSlot; at = tree_.slots[at].next) {
-        const uint32_t leaves_at = boundaries ? tree_.slots[at].to : tree_.slots[at].from;
-        if (leaves_at < chain.size()) {
-          cut = std::max(cut, leaves_at);
-        } else {
-          tree_.subtree(at, victims);
-        }
-      }
-    };
-    sort_out(tree_.slots[slot].first_child, false);
-    sort_out(tree_.slots[slot].first_boundary, true);
-    if (cut > 0 && truncate(**model, slot, cut, victims)) {
-      victims.clear();
-    } else {
-      victims.clear();
-      tree_.subtree(slot, victims);  // nothing branches off before, or there is no room for the copy: a cache may lose more
-      done = drop(victims, LeaseEnd::kRevoked);
-    }
+    tree_.subtree(found.steps.back().slot, victims);
   }
-  if (!done) return refuse(done.error());
-  forgotten.tokens = before - tree_.tokens();
-  forgotten.lsn = last_lsn_;
-  return forgotten;
+  if (const Status done = drop(victims, LeaseEnd::kRevoked); !done) return refuse(done.error());
+  return Forgotten{before - tree_.tokens(), last_lsn_};
 }
 
-// Cuts a segment at `at`, inside it, with one record that also drops the victims. Under mutex_, exclusive: FORGET is rare, and
-// what is copied is what another branch still uses.
-Status PromptStore::truncate(const Model& model, uint32_t slot, uint32_t at, std::vector<uint32_t> victims) {
+// Under mutex_, shared. Pins the segment. False: its tokens cannot be read.
+bool PromptStore::plan_cut(std::shared_ptr<Model> model, uint32_t slot, uint32_t at, Cut& cut) {
   Segment& segment = tree_.slots[slot];
-  auto opened = open_content(model, slot);
-  if (!opened) return std::unexpected(opened.error());
-  const Source old = source_of(model, slot, at);
+  auto opened = open_content(*model, slot);
+  if (!opened) return false;
+  cut.content = std::move(*opened);
+  cut.old = source_of(*model, slot, at);
+  cut.slot = slot, cut.at = at;
   // Window rows below the cut that the segment has: from where all of its window pools are whole.
   uint32_t rows_from = segment.rows_from;
-  for (const PoolSpec& pool : model.pools()) {
+  for (const PoolSpec& pool : model->pools()) {
     if (pool.rule == PoolRule::kWindow && segment.to > pool.window) rows_from = std::max(rows_from, segment.to - pool.window);
   }
-  ReplaceRecord record;
-  record.name = {slot, segment.id};
-  record.new_id = next_id_.fetch_add(1);
-  record.to = at;
-  record.rows_from = rows_from = std::min(rows_from, at);
-  record.prefill_ms = segment.prefill_ms * static_cast<float>(at - segment.from) / static_cast<float>(segment.tokens());
-  record.refs.resize(model.ref_count);
-  const Chain kept = opened->content.copy(at);
-  const auto give_back = [&](std::unexpected<Error> error) -> Status {
-    for (const ExtentRef& ref : record.refs) {
-      if (ref) storage_.extents().free(ref, 0);
+  cut.record.name = {slot, segment.id};
+  cut.record.new_id = next_id_.fetch_add(1);
+  cut.record.to = at;
+  cut.record.rows_from = std::min(rows_from, at);
+  cut.record.prefill_ms = segment.prefill_ms * static_cast<float>(at - segment.from) / static_cast<float>(segment.tokens());
+  cut.had.resize(model->ref_count);
+  cut.kept.resize(model->ref_count);
+  const Chain kept = cut.content.content.copy(at);
+  for (size_t i = 0; i < model->ref_count; ++i) {
+    const PoolSpec* pool = i < model->pools().size() ? &model->pools()[i] : nullptr;
+    if (pool && pool->rule != PoolRule::kTrailing && cut.old.refs[i]) {
+      RowSet rows = pool->held(segment.from, at, cut.record.rows_from, false);
+      cut.had[i] = cut.old.held(*pool);
+      if (rows.keep_from < rows.keep_to && cut.had[i].keep_from == cut.had[i].keep_to && rows.keep_from < cut.had[i].from) rows = RowSet{};
+      if (rows.from < cut.had[i].from && rows.from < rows.to) rows = RowSet{};
+      cut.kept[i] = rows;
     }
-    return error;
-  };
-  for (size_t i = 0; i < record.refs.size(); ++i) {
+    const bool content = i == model->content_ref;
+    if (!content && cut.kept[i].count() == 0) continue;
+    const uint64_t payload = pool ? pool->token_bytes() * cut.kept[i].count() : 0;
+    const uint64_t aux = content ? content_bytes(kept, segment.from, at) : kContentHeadBytes;
+    cut.bytes += uint64_t{ExtentStore::pages_for(payload, aux)} * kPageBytes;
+  }
+  cut.model = std::move(model);
+  segment.pin();
+  return true;
+}
+
+// Reserves and writes, under no lock. False: no room, or what lies there cannot be read.
+bool PromptStore::copy_cut(Cut& cut) {
+  {
+    std::unique_lock lock(mutex_);
+    const bool room = make_room(cut.bytes).has_value();
+    if (!room) cut.bytes = 0;
+    reserved_bytes_ += cut.bytes;
+    if (!room) return false;
+  }
+  const Model& model = *cut.model;
+  const Chain kept = cut.content.content.copy(cut.at);
+  cut.record.refs.resize(model.ref_count);
+  for (size_t i = 0; i < model.ref_count; ++i) {
     const bool content = i == model.content_ref;
+    if (!content && cut.kept[i].count() == 0) continue;
     const PoolSpec* pool = i < model.pools().size() ? &model.pools()[i] : nullptr;
-    RowSet rows, had;
-    if (pool && pool->rule != PoolRule::kTrailing && old.refs[i]) {
-      rows = pool->held(segment.from, at, rows_from, false);
-      had = old.held(*pool);
-      if (rows.keep_from < rows.keep_to && had.keep_from == had.keep_to && rows.keep_from < had.from) rows = RowSet{};
-      if (rows.from < had.from && rows.from < rows.to) rows = RowSet{};
-    }
-    if (!content && rows.count() == 0) continue;
-    const uint64_t payload = pool ? pool->token_bytes() * rows.count() : 0;
-    std::string aux = encode_content(record.new_id, static_cast<uint32_t>(i), kept, content ? segment.from : 0, content ? at : 0);
-    auto writer = storage_.extents().create(Space::kPrompt, payload, aux.size());
-    if (!writer) return give_back(std::unexpected(writer.error()));
-    (*writer)->set_aux(std::move(aux));
-    if (rows.count() > 0) {
-      auto extent = storage_.extents().open(old.refs[i]);
-      if (!extent) return give_back(std::unexpected(extent.error()));
-      std::string buffer;
-      for (size_t run = 0; run < pool->runs(); ++run) {
-        for (const auto& [from, to] : {std::pair{rows.keep_from, rows.keep_to}, std::pair{rows.from, rows.to}}) {
-          if (from == to) continue;
-          buffer.resize(uint64_t{to - from} * pool->row_bytes[run]);
-          if (auto read = (*extent)->read(pool->offset(run, had.count(), had.index(from)), buffer.size(), buffer.data()); !read) {
-            return give_back(std::unexpected(read.error()));
-          }
-          if (auto written = (*writer)->append(buffer); !written) return give_back(std::unexpected(written.error()));
-        }
+    std::string aux = encode_content(cut.record.new_id, static_cast<uint32_t>(i), kept, content ? cut.old.from : 0, content ? cut.at : 0);
+    auto written = copy_rows(pool, cut.old.refs[i], cut.had[i], cut.kept[i], std::move(aux));
+    if (!written) return false;
+    cut.record.refs[i] = *written;
+  }
+  return true;
+}
+
+// A new extent of some of another one's rows.
+Result<ExtentRef> PromptStore::copy_rows(const PoolSpec* pool, ExtentRef from_ref, const RowSet& had, const RowSet& kept, std::string aux) {
+  auto writer = storage_.extents().create(Space::kPrompt, pool ? pool->token_bytes() * kept.count() : 0, aux.size());
+  if (!writer) return std::unexpected(writer.error());
+  (*writer)->set_aux(std::move(aux));
+  if (kept.count() > 0) {
+    auto extent = storage_.extents().open(from_ref);
+    if (!extent) return std::unexpected(extent.error());
+    std::string buffer;
+    for (size_t run = 0; run < pool->runs(); ++run) {
+      for (const auto& [from, to] : {std::pair{kept.keep_from, kept.keep_to}, std::pair{kept.from, kept.to}}) {
+        if (from == to) continue;
+        buffer.resize(uint64_t{to - from} * pool->row_bytes[run]);
+        PION_TRY((*extent)->read(pool->offset(run, had.count(), had.index(from)), buffer.size(), buffer.data()));
+        PION_TRY((*writer)->append(buffer));
       }
     }
-    auto ref = (*writer)->finish();
-    if (!ref) return give_back(std::unexpected(ref.error()));
-    record.refs[i] = *ref;
   }
-  std::vector<std::pair<uint32_t, uint64_t>> gone{{slot, segment.id}};
+  return (*writer)->finish();
+}
+
+void PromptStore::give_back(std::vector<ExtentRef>& refs) {
+  for (const ExtentRef& ref : refs) {
+    if (ref) storage_.extents().free(ref, 0);  // no record names it
+  }
+  refs.clear();
+}
+
+// Under mutex_, exclusive: one record cuts the segment and drops what hung on it beyond.
+Status PromptStore::put_cut_in_place(Cut& cut) {
+  std::vector<uint32_t> victims;
+  beyond(cut.slot, cut.at, victims);
+  std::vector<std::pair<uint32_t, uint64_t>> gone{{cut.slot, cut.old.id}};
   for (uint32_t victim : victims) {
-    record.dropped.push_back({victim, tree_.slots[victim].id});
+    cut.record.dropped.push_back({victim, tree_.slots[victim].id});
     gone.emplace_back(victim, tree_.slots[victim].id);
   }
-  const std::string body = encode(record);
-  if (auto admitted = storage_.journal().admit(body.size(), WriteKind::kFrees); !admitted) return give_back(std::unexpected(admitted.error()));
+  const std::string body = encode(cut.record);
+  PION_TRY(storage_.journal().admit(body.size(), WriteKind::kFrees));
   end_leases_on(gone, LeaseEnd::kRevoked);
   const Lsn lsn = storage_.journal().append(kPromptReplace, {body});
   last_lsn_ = lsn;
   std::vector<ExtentRef> freed = unlink_all(victims);
-  for (const ExtentRef& ref : old.refs) {
+  for (const ExtentRef& ref : cut.old.refs) {
     if (ref) freed.push_back(ref);
   }
+  Segment& segment = tree_.slots[cut.slot];
   const uint64_t bytes = segment.bytes();
   const uint32_t tokens = segment.tokens();
-  segment.id = record.new_id;
-  segment.to = at, segment.rows_from = rows_from, segment.prefill_ms = record.prefill_ms;
+  segment.id = cut.record.new_id;
+  segment.to = cut.at, segment.rows_from = cut.record.rows_from, segment.prefill_ms = cut.record.prefill_ms;
   segment.pins = 0;  // who pinned it knew it by its old id
-  segment.set_refs(record.refs);
-  tree_.recount(slot, bytes, tokens);
-  if (model.boundaries) bounded_.emplace_back(slot, segment.id);
+  segment.set_refs(cut.record.refs);
+  tree_.recount(cut.slot, bytes, tokens);
+  if (cut.model->boundaries) bounded_.emplace_back(cut.slot, segment.id);
   free_all(freed, lsn);
   return {};
 }

@@ -40,6 +40,17 @@ std::shared_ptr<Model> make_model(uint32_t id, std::string name, Manifest manife
   return model;
 }
 
+// The longest length, at most `limit`, for which every pool has what a match needs.
+uint32_t PromptStore::longest_of(const Model& model, const Chain& chain, const std::vector<Source>& sources, uint32_t limit) const {
+  uint32_t length = limit;
+  for (uint32_t before = UINT32_MAX; length != before && length > 0;) {
+    before = length;
+    length = chain.outside_media(length);
+    for (size_t i = 0; i < model.pools().size(); ++i) length = longest(model.pools()[i], i, sources, length);
+  }
+  return length;
+}
+
 PromptResult<MatchReply> PromptStore::match_now(const MatchRequest& request, PromptClient* client) {
   if (client && request.lease_ms > 0 && !room_for_lease(*client)) {
     return refuse(FaultKind::kInvalid, "this connection holds " + std::to_string(kMaxLeasesPerConnection) + " leases already");
@@ -56,12 +67,9 @@ PromptResult<MatchReply> PromptStore::match_now(const MatchRequest& request, Pro
     reply.walked = found.length;
     reply.fork = found.fork;
     std::vector<Source> sources = sources_of(m, found);
-    uint32_t length = std::min(found.length, request.max);
-    for (uint32_t before = UINT32_MAX; length != before && length > 0;) {
-      before = length;
-      length = request.chain.outside_media(length);
-      for (size_t i = 0; i < m.pools().size(); ++i) length = longest(m.pools()[i], i, sources, length);
-    }
+    const uint32_t limit = std::min(found.length, request.max);
+    uint32_t length = longest_of(m, request.chain, sources, limit);
+    if (length < request.chain.outside_media(limit) && add_branches(m, found, sources)) length = longest_of(m, request.chain, sources, limit);
     reply.matched = length;
     reply.lsn = last_lsn_;
     const int64_t now_us = wall_us();

@@ -14,11 +14,11 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t kMaxDepth = 32;
-constexpr uint64_t kMaxTokenBytes = 1ULL << 40;  // of one pool
+constexpr uint64_t kMaxTokenBytes = 1ULL << 32;  // of one pool; times kMaxTokens and kMaxPools it fits 64 bits
 constexpr uint64_t kMaxWindow = 1ULL << 31;
 constexpr uint64_t kMaxLayers = 1ULL << 16;
 constexpr size_t kMaxSides = 4096;
-constexpr size_t kMaxRuns = 1ULL << 20;
+constexpr size_t kMaxRuns = 1ULL << 18;  // of all pools: a few bytes of manifest must not cost megabytes
 constexpr size_t kDifferencesShown = 3;
 constexpr size_t kValueShown = 80;
 
@@ -123,7 +123,7 @@ Status read_sides(const Json& json, const std::string& where, PoolSpec& pool) {
   return {};
 }
 
-Status read_row_bytes(const Json& json, const std::string& where, PoolSpec& pool) {
+Status read_row_bytes(const Json& json, const std::string& where, size_t runs_before, PoolSpec& pool) {
   const std::string name = where + ".row_bytes";
   const auto given = json.find("row_bytes");
   if (given == json.end()) return bad(name, "is missing");
@@ -131,7 +131,7 @@ Status read_row_bytes(const Json& json, const std::string& where, PoolSpec& pool
     return value.is_number_unsigned() && value.get<uint64_t>() > 0 && value.get<uint64_t>() <= UINT32_MAX;
   };
   const size_t runs = size_t{pool.layers} * pool.sides;
-  if (runs > kMaxRuns) return bad(where, "has more than " + std::to_string(kMaxRuns) + " layers times sides");
+  if (runs > kMaxRuns - runs_before) return bad(where, "brings the layers times sides to more than " + std::to_string(kMaxRuns));
   if (usable(*given)) {
     pool.row_bytes.assign(runs, given->get<uint32_t>());
   } else {
@@ -148,11 +148,11 @@ Status read_row_bytes(const Json& json, const std::string& where, PoolSpec& pool
   }
   pool.before.push_back(0);
   for (uint32_t bytes : pool.row_bytes) pool.before.push_back(pool.before.back() + bytes);
-  if (pool.token_bytes() > kMaxTokenBytes) return bad(name, "adds up to more than 1 TiB a token");
+  if (pool.token_bytes() > kMaxTokenBytes) return bad(name, "adds up to more than 4 GiB a token");
   return {};
 }
 
-Result<PoolSpec> read_pool(const Json& json, const std::string& where) {
+Result<PoolSpec> read_pool(const Json& json, const std::string& where, size_t runs_before) {
   if (!json.is_object()) return bad(where, "must be an object");
   PoolSpec pool;
   const auto name = json.find("name");
@@ -184,7 +184,7 @@ Result<PoolSpec> read_pool(const Json& json, const std::string& where) {
   if (!layers) return std::unexpected(layers.error());
   pool.layers = static_cast<uint32_t>(*layers);
   PION_TRY(read_sides(json, where, pool));
-  PION_TRY(read_row_bytes(json, where, pool));
+  PION_TRY(read_row_bytes(json, where, runs_before, pool));
   return pool;
 }
 
@@ -238,11 +238,13 @@ Result<Manifest> parse_manifest(std::string_view text) {
     return fail(ErrorCode::kInvalid, "manifest: pools must be a list of 1 to " + std::to_string(kMaxPools) + " pools");
   }
   std::set<std::string> names;
+  size_t runs = 0;
   for (size_t i = 0; i < pools->size(); ++i) {
     const std::string where = "pools[" + std::to_string(i) + "]";
-    auto pool = read_pool((*pools)[i], where);
+    auto pool = read_pool((*pools)[i], where, runs);
     if (!pool) return std::unexpected(pool.error());
     if (!names.insert(pool->name).second) return bad(where + ".name", "is taken by another pool");
+    runs += pool->runs();
     manifest.pools.push_back(std::move(*pool));
   }
   manifest.canonical = document.dump();

@@ -83,22 +83,23 @@ std::vector<Piece> plan_rows(const PoolSpec& pool, size_t pool_index, std::span<
     }
     return plan;
   }
+  // Rows that were brought more than once may differ in bits. The first ones stay: of those that have a row, the source with the
+  // lowest id was stored first.
+  const auto id = [&](const Interval& one) { return sources[one.source].id; };
   const std::vector<Interval> intervals = intervals_of(pool, pool_index, sources);
+  std::vector<Interval> open;  // that have begun and not ended at `at`
   size_t next = 0;
   for (uint32_t at = from; at < to;) {
-    const Interval* best = nullptr;
-    for (; next < intervals.size() && intervals[next].from <= at; ++next) {
-      if (!best || intervals[next].to > best->to) best = &intervals[next];
+    for (; next < intervals.size() && intervals[next].from <= at; ++next) open.push_back(intervals[next]);
+    std::erase_if(open, [&](const Interval& one) { return one.to <= at; });
+    const auto first = std::min_element(open.begin(), open.end(), [&](const Interval& a, const Interval& b) { return id(a) < id(b); });
+    if (first == open.end()) return {};
+    uint32_t end = std::min(to, first->to);
+    for (size_t i = next; i < intervals.size() && intervals[i].from < end; ++i) {
+      if (id(intervals[i]) < id(*first)) end = intervals[i].from;
     }
-    if (!best || best->to <= at) {
-      // The reach of an interval seen earlier may still hold: look at all that begin at or before this row.
-      for (size_t i = 0; i < next; ++i) {
-        if (intervals[i].to > at && (!best || intervals[i].to > best->to)) best = &intervals[i];
-      }
-    }
-    if (!best || best->to <= at) return {};
-    const uint32_t end = std::min(to, best->to);
-    plan.push_back({best->source, at, end});
+    if (plan.empty() || plan.back().source != first->source) plan.push_back({first->source, at, at});
+    plan.back().to = end;
     at = end;
   }
   return plan;

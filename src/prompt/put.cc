@@ -85,8 +85,7 @@ PromptResult<PutReply> PromptStore::PutRun::run(PromptClient& client) {
     ticket_.model = model_->id;
     ticket_.salt = request_.salt;
     std::lock_guard tickets(store_.ticket_mutex_);
-    for (const auto& [name, blob] : request_.blobs) {
-      if (!store_.revoked_since(blob->revocations(), model_->name, request_.salt)) continue;
+    if (request_.begun_at && store_.revoked_since(*request_.begun_at, model_->name, request_.salt)) {
       return refuse(FaultKind::kRevoked, "the model or salt was revoked while this was being sent");
     }
     store_.tickets_.push_back(&ticket_);
@@ -134,8 +133,8 @@ PromptResult<void> PromptStore::PutRun::check() {
   if (to == 0) return refuse(FaultKind::kInvalid, "no tokens");
   if (from > to) return refuse(FaultKind::kInvalid, "from " + std::to_string(from) + " is beyond the " + std::to_string(to) + " tokens");
   if (request_.chain.outside_media(from) != from) return refuse(FaultKind::kInvalid, "from " + std::to_string(from) + " lies inside a media item");
-  if (request_.prefill_ms && !(std::isfinite(*request_.prefill_ms) && *request_.prefill_ms >= 0)) {
-    return refuse(FaultKind::kInvalid, "PREFILL_MS must be a time");
+  if (request_.prefill_ms && !(*request_.prefill_ms >= 0 && *request_.prefill_ms <= kMaxPrefillMs)) {
+    return refuse(FaultKind::kInvalid, "PREFILL_MS must be between 0 and " + std::to_string(kMaxPrefillMs));
   }
   blobs_.assign(pools(), nullptr);
   for (auto& [name, blob] : request_.blobs) {

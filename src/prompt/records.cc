@@ -1,179 +1,214 @@
 #include "prompt/records.h"
 
+#include <algorithm>
+#include <cmath>
+#include <type_traits>
+
 #include "base/bytes.h"
+#include "base/limits.h"
 
 namespace pion {
 namespace {
 
-void put_name(ByteWriter& writer, const SegmentName& name) { writer.put(name.slot).put(name.id); }
+// One walk over a record's fields serves both ways: a Writer puts them, a Reader fills them in.
+class Writer {
+ public:
+  explicit Writer(std::string& out) : out_(out) {}
 
-SegmentName get_name(ByteReader& reader) {
-  SegmentName name;
-  name.slot = reader.get<uint32_t>();
-  name.id = reader.get<uint64_t>();
-  return name;
-}
-
-void put_refs(ByteWriter& writer, const std::vector<ExtentRef>& refs) {
-  writer.put(static_cast<uint8_t>(refs.size()));
-  for (const ExtentRef& ref : refs) writer.put(ref);
-}
-
-std::vector<ExtentRef> get_refs(ByteReader& reader) {
-  std::vector<ExtentRef> refs(reader.get<uint8_t>());
-  for (ExtentRef& ref : refs) ref = reader.get<ExtentRef>();
-  return refs;
-}
-
-void put_names(ByteWriter& writer, const std::vector<SegmentName>& names) {
-  writer.varint(names.size());
-  for (const SegmentName& name : names) put_name(writer, name);
-}
-
-std::vector<SegmentName> get_names(ByteReader& reader) {
-  std::vector<SegmentName> names;
-  const uint64_t count = reader.varint();
-  if (count > reader.rest().size() / 12) {
-    (void)reader.raw(UINT64_MAX);  // fewer bytes than names: fails the reader
-    return names;
+  template <typename T>
+  Writer& operator()(const T& field) {
+    if constexpr (std::is_same_v<T, std::string_view>) {
+      out_.bytes(field);
+    } else if constexpr (std::is_same_v<T, SegmentName>) {
+      out_.put(field.slot).put(field.id);
+    } else if constexpr (std::is_same_v<T, std::vector<ExtentRef>>) {
+      out_.put(static_cast<uint8_t>(field.size()));
+      for (const ExtentRef& ref : field) out_.put(ref);
+    } else if constexpr (std::is_same_v<T, std::vector<SegmentName>>) {
+      out_.varint(field.size());
+      for (const SegmentName& name : field) (*this)(name);
+    } else {
+      out_.put(field);
+    }
+    return *this;
   }
-  names.reserve(count);
-  for (uint64_t i = 0; i < count; ++i) names.push_back(get_name(reader));
-  return names;
+
+ private:
+  ByteWriter out_;
+};
+
+class Reader {
+ public:
+  explicit Reader(std::string_view body) : in_(body) {}
+
+  template <typename T>
+  Reader& operator()(T& field) {
+    if constexpr (std::is_same_v<T, std::string_view>) {
+      field = in_.bytes();
+    } else if constexpr (std::is_same_v<T, SegmentName>) {
+      (*this)(field.slot)(field.id);
+    } else if constexpr (std::is_same_v<T, std::vector<ExtentRef>>) {
+      field.resize(in_.get<uint8_t>());
+      for (ExtentRef& ref : field) ref = in_.get<ExtentRef>();
+    } else if constexpr (std::is_same_v<T, std::vector<SegmentName>>) {
+      const uint64_t count = in_.varint();
+      if (count > in_.rest().size() / 12) {
+        (void)in_.raw(UINT64_MAX);  // fewer bytes than names: fails the reader
+      } else {
+        field.resize(count);
+        for (SegmentName& name : field) (*this)(name);
+      }
+    } else {
+      field = in_.get<T>();
+    }
+    return *this;
+  }
+  bool empty() const { return in_.empty(); }
+  bool failed() const { return in_.failed(); }
+  bool complete() const { return in_.complete(); }
+
+ private:
+  ByteReader in_;
+};
+
+template <typename Walker, typename Record>
+void walk_add(Walker& walk, Record& record) {
+  walk(record.name)(record.parent)(record.model)(record.salt)(record.from)(record.to)(record.rows_from)(record.edge);
+  walk(record.flags)(record.prefill_ms)(record.time_us)(record.refs);
 }
 
-bool usable(const SegmentName& name) { return name.slot < kMaxSlots && name.id != 0; }
+template <typename Walker, typename Record>
+void walk_replace(Walker& walk, Record& record) {
+  walk(record.name)(record.new_id)(record.to)(record.rows_from)(record.prefill_ms)(record.refs)(record.dropped);
+}
 
-}  // namespace
+template <typename Walker, typename Record>
+void walk_rows(Walker& walk, Record& record) {
+  walk(record.name)(record.pools);
+}
 
-std::string encode(const AddRecord& record) {
+template <typename Walker, typename Record>
+void walk_root(Walker& walk, Record& record) {
+  walk(record.model)(record.salt);
+}
+
+template <typename Walker, typename Record>
+void walk_model(Walker& walk, Record& record) {
+  walk(record.id)(record.name)(record.json);
+}
+
+// A body that is one record after the other, to its end.
+template <typename Record, typename Walk>
+std::optional<std::vector<Record>> decode_all(std::string_view body, Walk walk) {
+  Reader reader(body);
+  std::vector<Record> records;
+  while (!reader.empty()) {
+    walk(reader, records.emplace_back());
+    if (reader.failed()) return std::nullopt;
+  }
+  return records;
+}
+
+template <typename Record, typename Walk>
+std::string encode_one(const Record& record, Walk walk) {
   std::string out;
-  ByteWriter writer(out);
-  put_name(writer, record.name);
-  put_name(writer, record.parent);
-  writer.put(record.model).bytes(record.salt);
-  writer.put(record.from).put(record.to).put(record.rows_from).put(record.edge);
-  writer.put(record.flags).put(record.prefill_ms).put(record.time_us);
-  put_refs(writer, record.refs);
+  Writer writer(out);
+  walk(writer, record);
   return out;
 }
 
+bool usable(const SegmentName& name) { return name.slot < kMaxSlots && usable_id(name.id); }
+
+}  // namespace
+
+bool usable_range(uint32_t from, uint32_t to, uint32_t rows_from, uint8_t flags) {
+  const bool boundary = flags & kSegmentBoundary;
+  return to > 0 && to <= kMaxTokens && rows_from <= to && (boundary ? from == to : from < to);
+}
+
+bool usable_refs(std::span<const ExtentRef> refs) {
+  const bool named = std::any_of(refs.begin(), refs.end(), [](const ExtentRef& ref) { return static_cast<bool>(ref); });
+  return named && refs.size() <= kMaxPools + 1 && std::all_of(refs.begin(), refs.end(), [](const ExtentRef& ref) { return !ref || ref.pages > 0; });
+}
+
+bool usable_prefill(float ms) { return std::isnan(ms) || (ms >= 0 && ms <= static_cast<float>(kMaxPrefillMs)); }
+
+std::string encode(const AddRecord& record) {
+  return encode_one(record, [](auto& walk, auto& r) { walk_add(walk, r); });
+}
+
 std::optional<AddRecord> decode_add(std::string_view body) {
-  ByteReader reader(body);
+  Reader reader(body);
   AddRecord record;
-  record.name = get_name(reader);
-  record.parent = get_name(reader);
-  record.model = reader.get<uint32_t>();
-  record.salt = reader.bytes();
-  record.from = reader.get<uint32_t>();
-  record.to = reader.get<uint32_t>();
-  record.rows_from = reader.get<uint32_t>();
-  record.edge = reader.get<uint32_t>();
-  record.flags = reader.get<uint8_t>();
-  record.prefill_ms = reader.get<float>();
-  record.time_us = reader.get<int64_t>();
-  record.refs = get_refs(reader);
-  if (!reader.complete() || !usable(record.name) || record.to == 0 || record.from > record.to || record.refs.empty()) {
-    return std::nullopt;
-  }
+  walk_add(reader, record);
+  const bool hangs = record.parent.slot == kNoSlot ? record.model != 0 && record.from == 0 && !(record.flags & kSegmentBoundary)
+                                                   : usable(record.parent) && record.parent.slot != record.name.slot;
+  const bool good = reader.complete() && usable(record.name) && hangs && record.salt.size() <= kMaxNameBytes &&
+                    !(record.flags & ~(kSegmentMediaEdge | kSegmentBoundary)) && usable_refs(record.refs) && usable_prefill(record.prefill_ms) &&
+                    usable_range(record.from, record.to, record.rows_from, record.flags);
+  if (!good) return std::nullopt;
   return record;
 }
 
 std::string encode(const ReplaceRecord& record) {
-  std::string out;
-  ByteWriter writer(out);
-  put_name(writer, record.name);
-  writer.put(record.new_id).put(record.to).put(record.rows_from).put(record.prefill_ms);
-  put_refs(writer, record.refs);
-  put_names(writer, record.dropped);
-  return out;
+  return encode_one(record, [](auto& walk, auto& r) { walk_replace(walk, r); });
 }
 
 std::optional<ReplaceRecord> decode_replace(std::string_view body) {
-  ByteReader reader(body);
+  Reader reader(body);
   ReplaceRecord record;
-  record.name = get_name(reader);
-  record.new_id = reader.get<uint64_t>();
-  record.to = reader.get<uint32_t>();
-  record.rows_from = reader.get<uint32_t>();
-  record.prefill_ms = reader.get<float>();
-  record.refs = get_refs(reader);
-  record.dropped = get_names(reader);
-  if (!reader.complete() || !usable(record.name) || record.new_id == 0) return std::nullopt;
+  walk_replace(reader, record);
+  const bool good = reader.complete() && usable(record.name) && usable_id(record.new_id) && record.to > 0 && record.to <= kMaxTokens &&
+                    record.rows_from <= record.to && usable_refs(record.refs) && usable_prefill(record.prefill_ms);
+  if (!good) return std::nullopt;
   return record;
 }
 
 std::string encode_names(const std::vector<SegmentName>& names) {
-  std::string out;
-  ByteWriter writer(out);
-  put_names(writer, names);
-  return out;
+  return encode_one(names, [](auto& walk, auto& all) { walk(all); });
 }
 
 std::optional<std::vector<SegmentName>> decode_names(std::string_view body) {
-  ByteReader reader(body);
-  std::vector<SegmentName> names = get_names(reader);
+  Reader reader(body);
+  std::vector<SegmentName> names;
+  reader(names);
   if (!reader.complete()) return std::nullopt;
   return names;
 }
 
 std::string encode(const std::vector<RowsRecord>& records) {
   std::string out;
-  ByteWriter writer(out);
-  for (const RowsRecord& record : records) {
-    put_name(writer, record.name);
-    writer.put(record.pools);
-  }
+  Writer writer(out);
+  for (const RowsRecord& record : records) walk_rows(writer, record);
   return out;
 }
 
 std::optional<std::vector<RowsRecord>> decode_rows(std::string_view body) {
-  ByteReader reader(body);
-  std::vector<RowsRecord> records;
-  while (!reader.empty()) {
-    RowsRecord record;
-    record.name = get_name(reader);
-    record.pools = reader.get<uint64_t>();
-    if (reader.failed()) return std::nullopt;
-    records.push_back(record);
-  }
-  return records;
+  return decode_all<RowsRecord>(body, [](auto& walk, auto& r) { walk_rows(walk, r); });
 }
 
 std::string encode(const std::vector<RootName>& roots) {
   std::string out;
-  ByteWriter writer(out);
-  for (const RootName& root : roots) writer.put(root.model).bytes(root.salt);
+  Writer writer(out);
+  for (const RootName& root : roots) walk_root(writer, root);
   return out;
 }
 
 std::optional<std::vector<RootName>> decode_roots(std::string_view body) {
-  ByteReader reader(body);
-  std::vector<RootName> roots;
-  while (!reader.empty()) {
-    RootName root;
-    root.model = reader.get<uint32_t>();
-    root.salt = reader.bytes();
-    if (reader.failed()) return std::nullopt;
-    roots.push_back(root);
-  }
-  return roots;
+  return decode_all<RootName>(body, [](auto& walk, auto& r) { walk_root(walk, r); });
 }
 
 std::string encode(const ModelRecord& record) {
-  std::string out;
-  ByteWriter writer(out);
-  writer.put(record.id).bytes(record.name).bytes(record.json);
-  return out;
+  return encode_one(record, [](auto& walk, auto& r) { walk_model(walk, r); });
 }
 
 std::optional<ModelRecord> decode_model(std::string_view body) {
-  ByteReader reader(body);
+  Reader reader(body);
   ModelRecord record;
-  record.id = reader.get<uint32_t>();
-  record.name = reader.bytes();
-  record.json = reader.bytes();
-  if (!reader.complete() || record.id == 0) return std::nullopt;
+  walk_model(reader, record);
+  if (!reader.complete() || record.id == 0 || record.id == UINT32_MAX || record.name.empty() || record.name.size() > kMaxNameBytes) {
+    return std::nullopt;
+  }
   return record;
 }
 

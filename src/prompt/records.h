@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,6 +22,16 @@ inline constexpr uint8_t kPromptDrop = 51;        // segments, deepest first
 inline constexpr uint8_t kPromptDropRows = 52;    // segments, each with the pools whose rows go
 inline constexpr uint8_t kPromptReplace = 53;     // ReplaceRecord
 inline constexpr uint8_t kPromptDropRoots = 54;   // model id and salt of each
+
+inline constexpr uint32_t kMaxSlots = 1u << 30;
+inline constexpr uint64_t kMaxId = 1ULL << 62;  // ids of segments; beyond, the next one to give out could wrap
+
+// What a segment's fields can be, wherever they were read from. A checksum says that bytes are as they were written, not that
+// they make sense.
+inline bool usable_id(uint64_t id) { return id > 0 && id < kMaxId; }
+bool usable_range(uint32_t from, uint32_t to, uint32_t rows_from, uint8_t flags);
+bool usable_prefill(float ms);
+bool usable_refs(std::span<const ExtentRef> refs);
 
 struct SegmentName {
   uint32_t slot = kNoSlot;
@@ -80,7 +91,6 @@ std::optional<ModelRecord> decode_model(std::string_view body);
 inline constexpr uint32_t kModelsSection = 0, kRootsSection = 1, kSegmentsSection = 2;
 inline constexpr uint32_t kCheckpointVersion = 1;
 inline constexpr uint32_t kSegmentsPerSection = 1u << 16;
-inline constexpr uint32_t kMaxSlots = 1u << 30;
 
 struct PackedSegment {
   uint64_t id;
@@ -91,6 +101,8 @@ struct PackedSegment {
   uint16_t unused;
 };
 static_assert(sizeof(PackedSegment) == 56);
+
+inline constexpr uint8_t kLoadedGood = 3;  // a verdict of judge_loaded()
 
 struct LoadedRoot {
   uint32_t index = 0, model = 0;

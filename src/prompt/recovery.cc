@@ -20,8 +20,11 @@ Status PromptStore::load_section(uint32_t number, Lsn lsn, std::string_view body
   ByteReader reader(body);
   if (reader.get<uint32_t>() != kCheckpointVersion) return bad("a checkpoint section of another version");
   if (number == kModelsSection) {
-    next_model_id_ = std::max(next_model_id_, reader.get<uint32_t>());
-    id_seen(reader.get<uint64_t>());
+    const auto next_model = reader.get<uint32_t>();
+    const auto last_id = reader.get<uint64_t>();
+    if (next_model == UINT32_MAX || last_id >= kMaxId) return bad("a models section with ids that cannot be");
+    next_model_id_ = std::max(next_model_id_, next_model);
+    id_seen(last_id);
     const auto count = reader.varint();
     for (uint64_t i = 0; i < count && !reader.failed(); ++i) {
       const auto measured_us = reader.get<uint64_t>(), measured_tokens = reader.get<uint64_t>();
@@ -40,6 +43,7 @@ Status PromptStore::load_section(uint32_t number, Lsn lsn, std::string_view body
       root.index = reader.get<uint32_t>();
       root.model = reader.get<uint32_t>();
       root.salt = reader.bytes();
+      if (root.salt.size() > kMaxNameBytes) return bad("a roots section with a salt that is too long");
       loaded_roots_.push_back(std::move(root));
     }
     return reader.complete() ? Status{} : bad("a roots section that ends early");
@@ -68,60 +72,87 @@ void PromptStore::id_seen(uint64_t id) {
   if (id >= next_id_) next_id_ = id + 1;
 }
 
-// Links what the sections brought. A section that was lost takes with it what hangs on its segments.
-void PromptStore::build() {
-  if (built_) return;
-  built_ = true;
-  std::unordered_map<uint32_t, uint32_t> roots;  // as numbered in the checkpoint -> here
-  std::unordered_map<uint32_t, std::pair<uint32_t, std::string>> root_names;
-  for (LoadedRoot& root : loaded_roots_) {
-    if (models_by_id_.contains(root.model)) root_names[root.index] = {root.model, std::move(root.salt)};
-  }
-  uint32_t slots = 0;
-  for (const PackedSegment& packed : loaded_) {
-    if (packed.slot < kMaxSlots) slots = std::max(slots, packed.slot + 1);
-  }
-  tree_.reserve(slots, loaded_.size());
-  std::vector<uint32_t> place(slots, kNoSlot);  // slot -> loaded_
-  for (uint32_t i = 0; i < loaded_.size(); ++i) {
-    if (loaded_[i].slot < slots) place[loaded_[i].slot] = i;
-  }
-  enum : uint8_t { kUnknown, kGood, kBad };
+// Which of the sections' segments can be what they say: those whose fields make sense and whose ancestors are all there. A
+// section that was lost takes with it what hangs on its segments.
+std::vector<uint8_t> PromptStore::judge_loaded(const std::unordered_map<uint32_t, LoadedRoot>& roots) {
+  enum : uint8_t { kUnknown, kOnPath, kBad, kGood = kLoadedGood };
   std::vector<uint8_t> state(loaded_.size(), kUnknown);
+  // Where a slot's segment stands in loaded_ is noted in the slot itself until it is filled.
+  const auto place_of = [&](uint32_t slot) { return tree_.slots.present(slot) ? tree_.slots[slot].leaf_position : kNoSlot; };
+  size_t ref = 0;
+  for (uint32_t i = 0; i < loaded_.size(); ++i) {
+    const PackedSegment& packed = loaded_[i];
+    const auto root = roots.find(packed.root);
+    const bool sane = usable_id(packed.id) && packed.slot < kMaxSlots && root != roots.end() &&
+                      models_by_id_[root->second.model]->ref_count == packed.refs &&
+                      usable_refs({loaded_refs_.data() + ref, packed.refs}) && usable_prefill(packed.prefill_ms) &&
+                      usable_range(packed.from, packed.to, packed.rows_from, packed.flags);
+    ref += packed.refs;
+    if (!sane || place_of(packed.slot) != kNoSlot) {
+      state[i] = kBad;  // of two in one slot the first stays
+    } else {
+      tree_.slots.place(packed.slot).leaf_position = i;
+    }
+  }
   std::vector<uint32_t> path;
   for (uint32_t i = 0; i < loaded_.size(); ++i) {
     path.clear();
     uint8_t verdict = kUnknown;
     for (uint32_t at = i; verdict == kUnknown;) {
-      const PackedSegment& packed = loaded_[at];
-      path.push_back(at);
       if (state[at] != kUnknown) {
-        verdict = state[at];
-      } else if (packed.id == 0 || packed.slot >= slots || place[packed.slot] != at || packed.refs == 0 ||
-                 !root_names.contains(packed.root) || models_by_id_[root_names[packed.root].first]->ref_count != packed.refs) {
-        verdict = kBad;
-      } else if (packed.parent & kRootParent) {
-        verdict = (packed.parent & ~kRootParent) == packed.root ? kGood : kBad;
-      } else if (packed.parent >= slots || place[packed.parent] == kNoSlot || path.size() > loaded_.size()) {
-        verdict = kBad;
+        verdict = state[at] == kGood ? kGood : kBad;  // on the path: its own ancestor
+        break;
+      }
+      state[at] = kOnPath;
+      path.push_back(at);
+      const PackedSegment& packed = loaded_[at];
+      if (packed.parent & kRootParent) {
+        const bool fits = (packed.parent & ~kRootParent) == packed.root && packed.from == 0 && !(packed.flags & kSegmentBoundary);
+        verdict = fits ? kGood : kBad;
+        break;
+      }
+      const uint32_t above = place_of(packed.parent);
+      const PackedSegment* parent = above == kNoSlot ? nullptr : &loaded_[above];
+      const bool fits = parent && parent->root == packed.root && !(parent->flags & kSegmentBoundary) && packed.from > parent->from &&
+                        packed.from <= parent->to;
+      if (fits) {
+        at = above;
       } else {
-        at = place[packed.parent];
+        verdict = kBad;
       }
     }
     for (uint32_t at : path) state[at] = verdict;
   }
+  for (const PackedSegment& packed : loaded_) {
+    if (tree_.slots.present(packed.slot)) tree_.slots[packed.slot].leaf_position = kNoSlot;
+  }
+  return state;
+}
+
+// Links what the sections brought.
+void PromptStore::build() {
+  if (built_) return;
+  built_ = true;
+  std::unordered_map<uint32_t, uint32_t> places;      // of roots, as numbered in the checkpoint -> here
+  std::unordered_map<uint32_t, LoadedRoot> roots;
+  for (LoadedRoot& root : loaded_roots_) {
+    if (models_by_id_.contains(root.model)) roots[root.index] = std::move(root);
+  }
+  const std::vector<uint8_t> state = judge_loaded(roots);
+  tree_.reserve(loaded_.size());
   size_t ref = 0, lost = 0;
   std::vector<ExtentRef> refs;
   for (uint32_t i = 0; i < loaded_.size(); ++i) {
     const PackedSegment& packed = loaded_[i];
     refs.assign(loaded_refs_.begin() + static_cast<ptrdiff_t>(ref), loaded_refs_.begin() + static_cast<ptrdiff_t>(ref + packed.refs));
     ref += packed.refs;
-    if (state[i] != kGood) {
+    if (state[i] != kLoadedGood) {
       ++lost;
       continue;
     }
-    auto [known, fresh] = roots.try_emplace(packed.root, 0);
-    if (fresh) known->second = tree_.make_root(root_names[packed.root].first, root_names[packed.root].second);
+    const LoadedRoot& root = roots[packed.root];
+    auto [known, fresh] = places.try_emplace(packed.root, 0);
+    if (fresh) known->second = tree_.make_root(root.model, root.salt);
     Segment& segment = tree_.slots[packed.slot];
     segment.id = packed.id;
     id_seen(packed.id);
@@ -135,11 +166,11 @@ void PromptStore::build() {
     segment.set_refs(refs);
     tree_.link(packed.slot);
     if (segment.read != 0) read_flag_bytes_ += segment.bytes();
-    if (models_by_id_[root_names[packed.root].first]->boundaries) bounded_.emplace_back(packed.slot, packed.id);
+    if (models_by_id_[root.model]->boundaries) bounded_.emplace_back(packed.slot, packed.id);
   }
   if (lost > 0) {
     counters_.corrupt_segments += lost;
-    log_warning("prompt memory: " + std::to_string(lost) + " segments of the checkpoint hang on lost ones and are misses now");
+    log_warning("prompt memory: " + std::to_string(lost) + " segments of the checkpoint are wrong or hang on lost ones, and are misses now");
   }
   loaded_ = {};
   loaded_refs_ = {};
@@ -161,6 +192,7 @@ Status PromptStore::apply(Lsn lsn, uint8_t type, std::string_view body) {
         ByteWriter(id).put(old->second->id);
         PION_TRY(apply(lsn, kPromptModelDrop, id));  // the record of its drop was lost
       }
+      if (models_by_id_.contains(record->id)) return bad("a model with another one's id");
       auto model = make_model(record->id, std::string(record->name), std::move(*manifest), std::string(record->json));
       models_[model->name] = model;
       models_by_id_[model->id] = model;
@@ -206,13 +238,14 @@ Status PromptStore::apply(Lsn lsn, uint8_t type, std::string_view body) {
         if (!models_by_id_.contains(record->model)) return bad("a segment of a model that is not there");
       } else {
         if (!tree_.slots.live(parent, record->parent.id)) return bad("a segment whose parent is not there");
-        root = tree_.slots[parent].root;
+        const Segment& above = tree_.slots[parent];
+        if (above.boundary() || record->from <= above.from || record->from > above.to) return bad("a segment that does not fit its parent");
+        root = above.root;
       }
       const uint32_t model_id = parent == kNoSlot ? record->model : tree_.root(root).model;
       const auto& model = models_by_id_[model_id];
       if (record->refs.size() != model->ref_count) return bad("a segment with another number of pools than its model");
-      tree_.slots.reserve(uint64_t{record->name.slot} + 1);
-      if (tree_.slots[record->name.slot].id != 0) {  // the record that freed the slot was lost
+      if (tree_.slots.used(record->name.slot)) {  // the record that freed the slot was lost
         std::vector<uint32_t> victims;
         tree_.subtree(record->name.slot, victims);
         if (parent != kNoSlot && std::find(victims.begin(), victims.end(), parent) != victims.end()) {
@@ -221,7 +254,7 @@ Status PromptStore::apply(Lsn lsn, uint8_t type, std::string_view body) {
         unlink_all(victims);
       }
       if (parent == kNoSlot) parent = kRootParent | (root = tree_.make_root(record->model, record->salt));
-      Segment& segment = tree_.slots[record->name.slot];
+      Segment& segment = tree_.slots.place(record->name.slot);
       segment.id = record->name.id;
       id_seen(segment.id);
       segment.parent = parent;
@@ -255,9 +288,10 @@ Status PromptStore::apply(Lsn lsn, uint8_t type, std::string_view body) {
       for (const RowsRecord& record : *records) {
         if (!tree_.slots.live(record.name.slot, record.name.id)) continue;
         Segment& segment = tree_.slots[record.name.slot];
+        const Model& model = *models_by_id_.at(tree_.root(segment.root).model);
         const uint64_t before = segment.bytes();
-        for (size_t i = 0; i < std::min<size_t>(segment.refs, kMaxPools); ++i) {
-          if (record.pools >> i & 1) segment.clear_ref(i);
+        for (size_t i = 0; i < model.pools().size(); ++i) {
+          if (record.pools >> i & 1 && model.pools()[i].rule != PoolRule::kAll) segment.clear_ref(i);
         }
         tree_.recount(record.name.slot, before, segment.tokens());
       }
@@ -267,14 +301,12 @@ Status PromptStore::apply(Lsn lsn, uint8_t type, std::string_view body) {
       const auto record = decode_replace(body);
       if (!record) return bad("a record of a cut segment that cannot be read");
       if (!tree_.slots.live(record->name.slot, record->name.id)) return bad("a cut of a segment that is not there");
-      for (const SegmentName& name : record->dropped) {
-        if (!tree_.slots.live(name.slot, name.id) || name.slot == record->name.slot) continue;
-        std::vector<uint32_t> victims;
-        tree_.subtree(name.slot, victims);
-        unlink_all(victims);
-      }
       Segment& segment = tree_.slots[record->name.slot];
       if (record->refs.size() != segment.refs || record->to > segment.to || record->to <= segment.from) return bad("a cut that does not fit its segment");
+      // The record names what hung on it beyond the cut; what else does is there because a record was lost.
+      std::vector<uint32_t> victims;
+      beyond(record->name.slot, record->to, victims);
+      unlink_all(victims);
       const uint64_t bytes = segment.bytes();
       const uint32_t tokens = segment.tokens();
       segment.id = record->new_id;
@@ -303,13 +335,11 @@ void PromptStore::record_extents(uint8_t type, std::string_view body, const std:
 
 void PromptStore::live_extents(const std::function<void(ExtentRef)>& visit) {
   build();
-  for (uint32_t slot = 0; slot < tree_.slots.size(); ++slot) {
-    const Segment& segment = tree_.slots[slot];
-    if (segment.id == 0) continue;
+  tree_.slots.for_each([&](uint32_t, const Segment& segment) {
     for (size_t i = 0; i < segment.refs; ++i) {
       if (segment.ref(i)) visit(segment.ref(i));
     }
-  }
+  });
 }
 
 Status PromptStore::write_checkpoint(CheckpointSink& sink) {
@@ -346,9 +376,7 @@ Status PromptStore::write_checkpoint(CheckpointSink& sink) {
       segments.clear();
       refs.clear();
     };
-    for (uint32_t slot = 0; slot < tree_.slots.size(); ++slot) {
-      const Segment& segment = tree_.slots[slot];
-      if (segment.id == 0) continue;
+    tree_.slots.for_each([&](uint32_t slot, const Segment& segment) {
       PackedSegment packed{};
       packed.id = segment.id;
       const Segment::Use use = segment.use();
@@ -364,7 +392,7 @@ Status PromptStore::write_checkpoint(CheckpointSink& sink) {
         refs.append(reinterpret_cast<const char*>(&ref), sizeof ref);
       }
       if (segments.size() == kSegmentsPerSection) flush();
-    }
+    });
     flush();
   }
   for (uint32_t number = 0; number < sections.size(); ++number) PION_TRY(sink.section(number, cut, sections[number]));

@@ -89,6 +89,8 @@ struct PutRequest {
   uint32_t from = 0;
   std::vector<std::pair<std::string, std::unique_ptr<BlobSource>>> blobs;  // by pool name
   std::optional<double> prefill_ms;
+  // PromptStore::revocations() when its first byte came: what was revoked since then holds for it too.
+  std::optional<uint64_t> begun_at;
 };
 
 struct PutReply {

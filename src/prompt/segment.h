@@ -2,6 +2,7 @@
 // segments cost what they weigh. At most 200 bytes a segment in all is a promise of the design (segment_test.cc).
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <limits>
@@ -84,12 +85,17 @@ struct Segment {
   }
 };
 
+// Slots by number. Blocks that no segment ever stood in are not there: a slot's number alone, from a record that may be wrong,
+// costs nothing but a pointer.
 class SegmentTable {
  public:
+  // Of a slot some segment stands or stood in.
   Segment& operator[](uint32_t slot) { return (*blocks_[slot / kBlock])[slot % kBlock]; }
   const Segment& operator[](uint32_t slot) const { return (*blocks_[slot / kBlock])[slot % kBlock]; }
-  // The slot holds this segment.
-  bool live(uint32_t slot, uint64_t id) const { return slot < size() && id != 0 && (*this)[slot].id == id; }
+  bool present(uint32_t slot) const { return slot < size() && blocks_[slot / kBlock]; }
+  // The slot holds a segment; this segment.
+  bool used(uint32_t slot) const { return present(slot) && (*this)[slot].id != 0; }
+  bool live(uint32_t slot, uint64_t id) const { return id != 0 && used(slot) && (*this)[slot].id == id; }
   uint32_t size() const { return static_cast<uint32_t>(blocks_.size() * kBlock); }
 
   uint32_t allocate() {
@@ -104,16 +110,27 @@ class SegmentTable {
     (*this)[slot].next = free_;
     free_ = slot;
   }
-  void reserve(uint64_t slots) {
-    while (size() < slots) grow();
-  }
   // Recovery puts segments back into the slots their records name; afterwards the free ones are gathered here.
+  Segment& place(uint32_t slot) {
+    if (slot >= size()) blocks_.resize(slot / kBlock + 1);
+    auto& block = blocks_[slot / kBlock];
+    if (!block) block = std::make_unique<Block>(kBlock);
+    return (*this)[slot];
+  }
+  // Each used slot, in order: call(slot, segment).
+  template <typename Call>
+  void for_each(Call call) const {
+    for (size_t block = 0; block < blocks_.size(); ++block) {
+      for (uint32_t i = 0; blocks_[block] && i < kBlock; ++i) {
+        const Segment& segment = (*blocks_[block])[i];
+        if (segment.id != 0) call(static_cast<uint32_t>(block) * kBlock + i, segment);
+      }
+    }
+  }
   void rebuild_free_slots() {
     free_ = kNoSlot;
-    for (uint32_t slot = size(); slot-- > 0;) {
-      if ((*this)[slot].id != 0) continue;
-      (*this)[slot].next = free_;
-      free_ = slot;
+    for (size_t block = blocks_.size(); block-- > 0;) {
+      if (blocks_[block]) add_free(block);
     }
   }
 
@@ -122,11 +139,18 @@ class SegmentTable {
   using Block = std::vector<Segment>;
 
   void grow() {
-    const uint32_t first = size();
-    blocks_.push_back(std::make_unique<Block>(kBlock));
+    const auto missing = std::find(blocks_.begin(), blocks_.end(), nullptr);
+    const auto block = static_cast<size_t>(missing - blocks_.begin());
+    if (missing == blocks_.end()) blocks_.emplace_back();
+    blocks_[block] = std::make_unique<Block>(kBlock);
+    add_free(block);
+  }
+  void add_free(size_t block) {
     for (uint32_t i = kBlock; i-- > 0;) {
-      (*this)[first + i].next = free_;
-      free_ = first + i;
+      Segment& segment = (*blocks_[block])[i];
+      if (segment.id != 0) continue;
+      segment.next = free_;
+      free_ = static_cast<uint32_t>(block) * kBlock + i;
     }
   }
 

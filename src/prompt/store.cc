@@ -72,6 +72,7 @@ PromptResult<Lsn> PromptStore::model_set(std::string_view name, std::string_view
     if (there == manifest->canonical) return Lsn{last_lsn_};
     return refuse(FaultKind::kMismatch, "model " + std::string(name) + ": " + describe_difference(there, manifest->canonical));
   }
+  if (models_.size() >= kMaxModels || next_model_id_ == UINT32_MAX - 1) return refuse(FaultKind::kInvalid, "there are " + std::to_string(kMaxModels) + " models already");
   const std::string body = encode(ModelRecord{next_model_id_, name, json});
   if (auto admitted = storage_.journal().admit(body.size(), WriteKind::kGrows); !admitted) return refuse(admitted.error());
   auto model = make_model(next_model_id_++, std::string(name), std::move(*manifest), std::string(json));
@@ -118,8 +119,9 @@ PromptResult<std::pair<uint64_t, std::vector<ListedChain>>> PromptStore::list(st
   const uint64_t end = std::min<uint64_t>(tree_.slots.size(), cursor + kSlotsLookedAt);
   for (; slot < end && chains.size() < count; ++slot) {
     const auto at = static_cast<uint32_t>(slot);
+    if (!tree_.slots.used(at)) continue;
     const Segment& segment = tree_.slots[at];
-    if (segment.id == 0 || segment.boundary() || segment.first_child != kNoSlot) continue;
+    if (segment.boundary() || segment.first_child != kNoSlot) continue;
     const Root& root = tree_.root(segment.root);
     if (root.model != (*model)->id || (salt && root.salt != *salt)) continue;
     ListedChain chain;

@@ -55,6 +55,8 @@ class PromptStore : public Plane {
   std::shared_ptr<StreamRoom> stream_room(uint64_t bytes);
 
   PromptResult<PutReply> put(PutRequest& request, PromptClient& client);
+  // How many there were: the mark of a PUT whose first bytes come now, wherever its rows are kept until it runs. Never blocks.
+  uint64_t revocations() const { return revocations_; }
 
   // The rows of a lease as byte runs. With `verify` every checksum the runs touch was checked.
   PromptResult<RangeReply> range(const RangeRequest& request, const PromptClient& client);
@@ -109,6 +111,7 @@ class PromptStore : public Plane {
     std::atomic<bool> cancelled{false};
   };
   struct PutPlan;
+  struct Cut;
   class PutRun;
   using Victims = std::vector<std::pair<uint32_t, uint64_t>>;
 
@@ -118,10 +121,12 @@ class PromptStore : public Plane {
   uint32_t find_next(const Model& model, uint32_t parent, uint32_t offset, const Chain& chain, Walk* walk, OpenedContent* opened,
                      uint32_t* end) const;
   std::vector<Source> sources_of(const Model& model, const Walk& walk) const;
+  bool add_branches(const Model& model, const Walk& walk, std::vector<Source>& sources) const;
   Source source_of(const Model& model, uint32_t slot, uint32_t end) const;
   PromptResult<std::shared_ptr<Model>> find_model(std::string_view name, std::string_view manifest_hash) const;
 
   // match.cc's caller: lease.cc
+  uint32_t longest_of(const Model& model, const Chain& chain, const std::vector<Source>& sources, uint32_t limit) const;
   PromptResult<MatchReply> match_now(const MatchRequest& request, PromptClient* client);
   uint64_t grant(const MatchRequest& request, PromptClient& client, std::shared_ptr<const Model> model, const Walk& walk,
                  std::vector<Source> sources, MatchReply& reply);
@@ -159,14 +164,22 @@ class PromptStore : public Plane {
   std::vector<ExtentRef> unlink_all(const std::vector<uint32_t>& victims);
   const Model* model_of(uint32_t root) const;
 
-  // forget.cc, the first two under ticket_mutex_
+  // forget.cc, the first two under ticket_mutex_, the next two under mutex_
   void note_revocation(std::optional<std::string> model, std::optional<std::string> salt);
   bool revoked_since(uint64_t revocations, const std::string& model, const std::string& salt) const;
-  Status truncate(const Model& model, uint32_t slot, uint32_t at, std::vector<uint32_t> victims);
+  void beyond(uint32_t slot, uint32_t cut, std::vector<uint32_t>& out) const;  // what hangs on a segment behind a cut, deepest first
+  uint32_t kept_end(const Model& model, const Walk& found, const Chain& chain) const;
+  bool plan_cut(std::shared_ptr<Model> model, uint32_t slot, uint32_t at, Cut& cut);
+  bool copy_cut(Cut& cut);
+  Result<ExtentRef> copy_rows(const PoolSpec* pool, ExtentRef from_ref, const RowSet& had, const RowSet& kept, std::string aux);
+  Status put_cut_in_place(Cut& cut);
+  void give_back(std::vector<ExtentRef>& refs);
+  PromptResult<Forgotten> forget_whole(std::string_view model, const Chain& chain, std::string_view salt);
 
   // records.cc
   void id_seen(uint64_t id);
   void build();  // after sections: links what was loaded
+  std::vector<uint8_t> judge_loaded(const std::unordered_map<uint32_t, LoadedRoot>& roots);
 
   Storage& storage_;
   PromptOptions options_;

@@ -52,12 +52,13 @@ class Oracle {
     return best;
   }
 
-  // Rows of this pool and token that a prompt with these first `length` tokens can use.
-  bool has_row(size_t pool, const Chain& chain, const std::string& salt, uint32_t token) const {
+  // Rows of this pool and token that the prompt can use. `own`: only of what it shares tokens (or a boundary) with, which is what
+  // a PUT counts on; a match also finds rows that other branches brought.
+  bool has_row(size_t pool, const Chain& chain, const std::string& salt, uint32_t token, bool own) const {
     return std::any_of(pieces_.begin(), pieces_.end(), [&](const Piece& piece) {
       if (piece.salt != salt) return false;
       const uint32_t common = shared(piece.chain, chain);
-      if (piece.boundary ? common < piece.to : common <= piece.from) return false;
+      if (own && (piece.boundary ? common < piece.to : common <= piece.from)) return false;
       const RowSet rows = pools_[pool].held(piece.from, piece.to, piece.rows_from, piece.boundary);
       const bool held = (token >= rows.keep_from && token < rows.keep_to) || (token >= rows.from && token < rows.to);
       return held && token < common;
@@ -68,29 +69,29 @@ class Oracle {
       return piece.salt == salt && piece.to == length && shared(piece.chain, chain) >= length;
     });
   }
-  bool complete(size_t pool, const Chain& chain, const std::string& salt, uint32_t length) const {
+  bool complete(size_t pool, const Chain& chain, const std::string& salt, uint32_t length, bool own) const {
     const PoolSpec& spec = pools_[pool];
     if (length == 0) return true;
     if (spec.rule == PoolRule::kAll) return true;
     if (spec.rule == PoolRule::kTrailing) return has_state(chain, salt, length);
     for (uint32_t t = length > spec.window ? length - spec.window : 0; t < length; ++t) {
-      if (!has_row(pool, chain, salt, t)) return false;
+      if (!has_row(pool, chain, salt, t, own)) return false;
     }
     for (uint32_t t = 0; t < std::min(spec.keep, length); ++t) {
-      if (!has_row(pool, chain, salt, t)) return false;
+      if (!has_row(pool, chain, salt, t, own)) return false;
     }
     return true;
   }
-  bool complete(const Chain& chain, const std::string& salt, uint32_t length) const {
+  bool complete(const Chain& chain, const std::string& salt, uint32_t length, bool own) const {
     for (size_t i = 0; i < pools_.size(); ++i) {
-      if (!complete(i, chain, salt, length)) return false;
+      if (!complete(i, chain, salt, length, own)) return false;
     }
     return true;
   }
 
   uint32_t match(const Chain& chain, const std::string& salt, uint32_t max) const {
     for (uint32_t length = std::min(stored(chain, salt), max); length > 0; --length) {
-      if (chain.outside_media(length) == length && complete(chain, salt, length)) return length;
+      if (chain.outside_media(length) == length && complete(chain, salt, length, false)) return length;
     }
     return 0;
   }
@@ -105,15 +106,15 @@ class Oracle {
         const PoolSpec& pool = pools_[i];
         if (pool.rule != PoolRule::kWindow) continue;
         const RowSet brought = pool.held(from, to, from, false);
-        for (uint32_t t = brought.from; t < known; ++t) rows_from = has_row(i, chain, salt, t) ? rows_from : from;
-        for (uint32_t t = from; t < std::min(pool.keep, known); ++t) rows_from = has_row(i, chain, salt, t) ? rows_from : from;
+        for (uint32_t t = brought.from; t < known; ++t) rows_from = has_row(i, chain, salt, t, true) ? rows_from : from;
+        for (uint32_t t = from; t < std::min(pool.keep, known); ++t) rows_from = has_row(i, chain, salt, t, true) ? rows_from : from;
       }
       pieces_.push_back({chain, salt, known, to, rows_from, false});
       return std::pair{known, to};
     }
-    if (!complete(chain, salt, to)) {
+    if (!complete(chain, salt, to, true)) {
       pieces_.push_back({chain, salt, to, to, from, true});
-      if (complete(chain, salt, to)) {
+      if (complete(chain, salt, to, true)) {
         // One boundary a position: the new one stands for the old one.
         for (size_t i = 0; i + 1 < pieces_.size(); ++i) {
           const Piece& piece = pieces_[i];
@@ -137,28 +138,19 @@ class Oracle {
   void revoke(const std::string& salt) {
     std::erase_if(pieces_, [&](const Piece& piece) { return piece.salt == salt; });
   }
-  // Only for models of `all` pools: what a cut does to other rows is the store's own choice.
+  // Everything that begins with these tokens, to the token. Only for models of `all` pools: elsewhere a cut leaves less.
   void forget(const Chain& chain, const std::string& salt) {
-    if (stored(chain, salt) < chain.size()) return;
-    const uint32_t length = chain.size();
-    const auto begins = [&](const Piece& piece) { return piece.salt == salt && piece.to >= length && shared(piece.chain, chain) == length; };
-    std::erase_if(pieces_, [&](const Piece& piece) { return begins(piece) && piece.from >= length && !(piece.from == 0 && length > 0); });
-    for (size_t i = 0; i < pieces_.size(); ++i) {
-      if (!begins(pieces_[i])) continue;
-      uint32_t keep = 0;  // the last place before where another branch leaves this piece
-      for (size_t j = 0; j < pieces_.size(); ++j) {
-        const Piece& other = pieces_[j];
-        if (j == i || other.salt != salt || other.from <= pieces_[i].from || other.from >= length) continue;
-        if (shared(other.chain, pieces_[i].chain) >= other.from) keep = std::max(keep, other.from);
-      }
-      if (keep == 0) {
-        pieces_.erase(pieces_.begin() + static_cast<ptrdiff_t>(i));
-      } else {
-        pieces_[i].to = keep;
-        pieces_[i].chain = cut(pieces_[i].chain, keep);
-      }
-      return;
+    const uint32_t length = chain.size(), keep = chain.outside_media(length - 1);
+    if (stored(chain, salt) < length) return;
+    std::erase_if(pieces_, [&](const Piece& piece) { return begins(piece, chain, salt) && piece.from >= keep; });
+    for (Piece& piece : pieces_) {
+      if (!begins(piece, chain, salt)) continue;
+      piece.to = keep;
+      piece.chain = cut(piece.chain, keep);
     }
+  }
+  bool begins(const Piece& piece, const Chain& chain, const std::string& salt) const {
+    return piece.salt == salt && piece.to >= chain.size() && shared(piece.chain, chain) == chain.size();
   }
 
  private:

@@ -38,8 +38,7 @@ class SegmentTree {
   uint32_t root_count() const { return static_cast<uint32_t>(roots_.size()); }
 
   // Room for what recovery is about to link.
-  void reserve(uint64_t slot_count, size_t segments) {
-    slots.reserve(slot_count);
+  void reserve(size_t segments) {
     if (segments > index_live_) rehash(segments + segments / 4);
   }
 

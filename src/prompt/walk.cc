@@ -1,5 +1,7 @@
 // The walk of a prompt through the tree: exact, because children are keyed by their first token and every other token is
 // compared with the ids that lie in the segment's extent.
+#include <algorithm>
+
 #include "prompt/store.h"
 
 namespace pion {
@@ -78,6 +80,37 @@ std::vector<Source> PromptStore::sources_of(const Model& model, const Walk& walk
     }
   }
   return sources;
+}
+
+// What branched off may have brought window rows of tokens before the branch: these are the prompt's too. True when there were any.
+bool PromptStore::add_branches(const Model& model, const Walk& walk, std::vector<Source>& sources) const {
+  const bool windows = std::any_of(model.pools().begin(), model.pools().end(), [](const PoolSpec& p) { return p.rule == PoolRule::kWindow; });
+  if (!windows) return false;
+  constexpr size_t kLookedAt = 256;
+  size_t looked = 0;
+  const size_t before = sources.size();
+  std::vector<std::pair<uint32_t, uint32_t>> todo;  // slot, and how many tokens it has in common with the prompt
+  for (size_t i = walk.steps.size(); i-- > 0 && looked < kLookedAt;) {
+    const Step& step = walk.steps[i];
+    const uint32_t next = i + 1 < walk.steps.size() ? walk.steps[i + 1].slot : kNoSlot;
+    const Segment& segment = tree_.slots[step.slot];
+    for (uint32_t at = segment.first_child; at != kNoSlot && todo.size() < kLookedAt; at = tree_.slots[at].next) {
+      if (at != next) todo.emplace_back(at, std::min(step.end, tree_.slots[at].from));
+    }
+    for (uint32_t at = segment.first_boundary; at != kNoSlot && todo.size() < kLookedAt; at = tree_.slots[at].next) {
+      if (tree_.slots[at].to > step.end) todo.emplace_back(at, step.end);
+    }
+    for (; !todo.empty() && looked < kLookedAt; ++looked) {
+      const auto [slot, common] = todo.back();
+      todo.pop_back();
+      const Segment& branch = tree_.slots[slot];
+      if (branch.rows_from < common) sources.push_back(source_of(model, slot, common));
+      for (const uint32_t first : {branch.first_child, branch.first_boundary}) {
+        for (uint32_t at = first; at != kNoSlot && todo.size() < kLookedAt; at = tree_.slots[at].next) todo.emplace_back(at, common);
+      }
+    }
+  }
+  return sources.size() > before;
 }
 
 PromptResult<std::shared_ptr<Model>> PromptStore::find_model(std::string_view name, std::string_view manifest_hash) const {

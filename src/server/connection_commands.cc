@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "keyspace/keyspace.h"
+#include "prompt/store.h"
 #include "server/connection.h"
 #include "server/dispatch.h"
 #include "server/io_thread.h"
@@ -48,6 +49,8 @@ void Connection::process() {
   while (may_run()) {
     ThreadBatch& batch = thread_->batch();
     RequestParser::Result last = RequestParser::Result::kCommand;
+    const PromptStore* prompt = thread_->shared().services.prompt;
+    const uint64_t revocations = prompt ? prompt->revocations() : 0;
     const size_t count = parse_batch(batch, last);
     if (count > 1) prefetch_keys(batch, count);
     size_t done = 0;
@@ -66,7 +69,10 @@ void Connection::process() {
       return;
     }
     if (last == RequestParser::Result::kError) return protocol_error();
-    if (last == RequestParser::Result::kNeedMore || last == RequestParser::Result::kStream) return;
+    if (last == RequestParser::Result::kNeedMore || last == RequestParser::Result::kStream) {
+      if (!session_.begun_at && parser_.inside_command()) session_.begun_at = revocations;
+      return;
+    }
     batch_limit_ = std::min(batch_limit_ * 2, kBatchCommands);
   }
 }
@@ -228,6 +234,7 @@ void Connection::cancel_timeout() {
 
 // What follows every command: descriptors it left, CLIENT REPLY, the limit on what the client is owed.
 void Connection::finish_command() {
+  session_.begun_at.reset();
   settle_descriptors(command_end_);
   using Mode = Session::ReplyMode;
   OutputChain& muted = thread_->muted_output();

@@ -55,15 +55,21 @@ def input_bytes(conn: Connection) -> int:
 LARGE = pool(row_bytes=64 * 1024)
 
 
+@pytest.mark.parametrize("kept", ["streamed", "held", "small"])
 @pytest.mark.parametrize("word", ["MODEL", "SALT", "SALT of one model"])
-def test_a_put_whose_rows_are_on_their_way_is_refused_by_a_revocation(pion, word):
-    """Also when the model is there again by then: the rows were made before."""
+def test_a_put_whose_rows_are_on_their_way_is_refused_by_a_revocation(pion_factory, word, kept):
+    """Also when the model is there again by then: the rows were made before. Wherever they are kept until they are all there: on
+    disk, in memory because the budget is full, or in memory because there are few."""
+    pion = pion_factory("--prompt-budget", "3mb" if kept == "held" else "1gb")
+    about = pool(row_bytes=64) if kept == "small" else LARGE
     tokens = list(range(8))
-    rows = blob(LARGE, tokens, 0)
+    rows = blob(about, tokens, 0)
     revoke = {"MODEL": ("MODEL", "m"), "SALT": ("SALT", "s"), "SALT of one model": ("SALT", "s", "MODEL", "m")}[word]
     with Connection(pion.port) as conn, Connection(pion.port) as other:
-        for name in ("m", "n"):
-            conn.call("PROMPT.MODEL", "SET", name, manifest(LARGE))
+        for name in ("m", "n", "filler"):
+            conn.call("PROMPT.MODEL", "SET", name, manifest(about))
+        filler = list(range(100, 109))
+        conn.call("PROMPT.PUT", "filler", ids(filler), 0, "POOL", "kv", blob(about, filler, 0))
         for name, salt, refused in (("m", "s", True), ("m", "t", word == "MODEL"), ("n", "s", word == "SALT")):
             command = encode(("PROMPT.PUT", name, ids(tokens), 0, "SALT", salt, "POOL", "kv", rows))
             before = input_bytes(other)
@@ -71,15 +77,20 @@ def test_a_put_whose_rows_are_on_their_way_is_refused_by_a_revocation(pion, word
             while input_bytes(other) < before + len(command) // 4:  # until the server saw the pool's rows begin
                 time.sleep(0.01)
             other.call("PROMPT.REVOKE", *revoke)
-            other.call("PROMPT.MODEL", "SET", "m", manifest(LARGE))
+            other.call("PROMPT.MODEL", "SET", "m", manifest(about))
             conn.socket.sendall(command[len(command) // 2 :])
             reply = conn.read()
             assert isinstance(reply, ServerError) == refused, reply
-            assert match(conn, name, tokens, "SALT", salt)[b"matched"] == (0 if refused else len(tokens))
+            assert match(conn, name, tokens, "SALT", salt, "LEASE", 0)[b"matched"] == (0 if refused else len(tokens))
             if refused:
                 assert str(reply).startswith("REVOKED ")
+                pion.kill()
+                pion.start()
+                conn, other = Connection(pion.port), Connection(pion.port)
+                assert match(conn, name, tokens, "SALT", salt, "LEASE", 0)[b"matched"] == 0
                 conn.send("PROMPT.PUT", name, ids(tokens), 0, "SALT", salt, "POOL", "kv", rows)
                 assert not isinstance(conn.read(), ServerError)
+                assert match(conn, name, tokens, "SALT", salt, "LEASE", 0)[b"matched"] == len(tokens)
 
 
 def test_help_is_offered_only_where_there_is_help(pion):
