@@ -12,6 +12,7 @@ std::span<const CommandSpec> server_commands();
 std::span<const CommandSpec> command_commands();  // COMMAND ...
 std::span<const CommandSpec> string_commands();
 std::span<const CommandSpec> key_commands();
+std::span<const CommandSpec> hash_commands();
 std::span<const CommandSpec> prompt_commands();
 
 // Redis' own table, for the commands we have: sorted by name, subcommands as entries of their own ("client|list"), no

@@ -5,6 +5,7 @@
 
 #include "command/families.h"
 #include "command/string_value.h"
+#include "keyspace/value_types.h"
 
 namespace pion {
 namespace {
@@ -27,6 +28,7 @@ Outcome del_command(CommandContext& ctx) {
     const Found found = access.find(ctx.session.database, key, KeyAccess::Lookup::kPeek);
     if (!found) continue;
     access.erase(ctx.session.database, key, found);
+    access.event(KeyEvent::kGeneric, "del", ctx.session.database, key);
     ++deleted;
   }
   ctx.require_lsn(access.finish());
@@ -47,24 +49,17 @@ Outcome count_keys(CommandContext& ctx, KeyAccess::Lookup lookup) {
 Outcome exists_command(CommandContext& ctx) { return count_keys(ctx, KeyAccess::Lookup::kNoTouch); }
 Outcome touch_command(CommandContext& ctx) { return count_keys(ctx, KeyAccess::Lookup::kRead); }
 
-std::string_view type_name(ValueType type) {
-  switch (type) {
-    case ValueType::kNone: break;
-    case ValueType::kString: return "string";
-    case ValueType::kList: return "list";
-    case ValueType::kSet: return "set";
-    case ValueType::kSortedSet: return "zset";
-    case ValueType::kHash: return "hash";
-    case ValueType::kStream: return "stream";
-  }
-  return "none";
+std::string_view type_name(const Found& found) {
+  if (!found) return "none";
+  const ValueOps* ops = value_ops(found.entry->type());
+  return ops ? ops->name : "string";
 }
 
 Outcome type_command(CommandContext& ctx) {
   const Key key = ctx.services.keyspace->key(ctx.arg(1));
   KeyAccess access(*ctx.services.keyspace, key);
   const Found found = access.find(ctx.session.database, key, KeyAccess::Lookup::kNoTouch);
-  ctx.reply.simple(type_name(found ? found.entry->type() : ValueType::kNone));
+  ctx.reply.simple(type_name(found));
   ctx.require_lsn(access.finish());
   return Outcome::kDone;
 }
@@ -82,12 +77,14 @@ Outcome object_of(CommandContext& ctx, Answer&& answer) {
 
 Outcome object_encoding(CommandContext& ctx) {
   return object_of(ctx, [&](const Entry& entry) {
+    if (const ValueOps* ops = value_ops(entry.type())) return ctx.reply.bulk(ops->encoding_name(entry));
     switch (entry.encoding()) {
       case Encoding::kInt: return ctx.reply.bulk("int");
       case Encoding::kInline: return ctx.reply.bulk("embstr");
       case Encoding::kInlineRaw:
       case Encoding::kHeap:
-      case Encoding::kExtent: return ctx.reply.bulk("raw");
+      case Encoding::kExtent:
+      case Encoding::kObject: return ctx.reply.bulk("raw");
     }
   });
 }

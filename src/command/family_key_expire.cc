@@ -74,8 +74,10 @@ Outcome expire_generic(CommandContext& ctx, bool in_seconds, bool absolute) {
   const bool sets = found && allowed(options, *found.entry, when);
   if (sets && when <= wall_ms()) {
     access.erase(database, key, found);
+    access.event(KeyEvent::kGeneric, "del", database, key);
   } else if (sets) {
     access.set_expiry(database, key, found, when);
+    access.event(KeyEvent::kGeneric, "expire", database, key);
   }
   ctx.require_lsn(access.finish());
   ctx.reply.integer(sets);
@@ -115,7 +117,10 @@ Outcome persist_command(CommandContext& ctx) {
   KeyAccess access(*ctx.services.keyspace, key);
   const Found found = access.find(ctx.session.database, key, KeyAccess::Lookup::kWrite);
   const bool had = found && found.entry->has_expiry();
-  if (had) access.set_expiry(ctx.session.database, key, found, 0);
+  if (had) {
+    access.set_expiry(ctx.session.database, key, found, 0);
+    access.event(KeyEvent::kGeneric, "persist", ctx.session.database, key);
+  }
   ctx.require_lsn(access.finish());
   ctx.reply.integer(had);
   return Outcome::kDone;

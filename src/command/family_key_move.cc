@@ -4,6 +4,7 @@
 #include "command/arguments.h"
 #include "command/family_key.h"
 #include "command/string_value.h"
+#include "keyspace/value_types.h"
 #include "storage/storage.h"
 
 namespace pion {
@@ -29,15 +30,33 @@ struct Place {
   Key key;
 };
 
+constexpr uint64_t kElementsOnReactor = 4096;  // a value with more is moved or copied by a worker: its record holds it whole
+
 // About what the record of setting `to` would take.
-uint64_t record_bytes_of(const Entry& entry, const Place& from, const Place& to) {
-  return NewValue::of_entry(entry).record_bytes() + from.key.bytes.size() + to.key.bytes.size() + 64;
+uint64_t record_bytes_of(const NewValue& value, const Place& from, const Place& to) {
+  return value.record_bytes() + from.key.bytes.size() + to.key.bytes.size() + 64;
 }
 
-enum class Moved { kDone, kNoSource, kTargetExists, kRefused /* the error was answered */ };
+bool is_long(const Found& found) {
+  return found && found.entry->type() != ValueType::kString && value_ops(found.entry->type())->length(*found.entry) > kElementsOnReactor;
+}
+
+// Sets the target to what the source's entry holds. The value of another type than string is copied, unless it was taken out.
+void set_whole(KeyAccess& access, const Place& to, Found target, NewValue value, const Entry& source, Object* moved) {
+  const int64_t expiry_ms = source.has_expiry() ? source.expiry() : 0;
+  if (value.kind != NewValue::Kind::kTyped) {
+    access.set(to.database, to.key, target, value, expiry_ms);
+    return;
+  }
+  value.object = moved;
+  if (source.encoding() != Encoding::kObject) value.bytes = source.bytes();
+  access.set_typed(to.database, to.key, target, value, expiry_ms);
+}
+
+enum class Moved { kDone, kNoSource, kTargetExists, kRefused /* the error was answered */, kNeedsWorker };
 
 // The value leaves one place for another.
-Moved relocate(CommandContext& ctx, const Place& from, const Place& to, bool replace) {
+Moved relocate(CommandContext& ctx, const Place& from, const Place& to, bool replace, std::pair<std::string_view, std::string_view> events) {
   const Key keys[] = {from.key, to.key};
   KeyAccess access(*ctx.services.keyspace, keys);
   const Found source = access.find(from.database, from.key, KeyAccess::Lookup::kWrite);
@@ -45,19 +64,24 @@ Moved relocate(CommandContext& ctx, const Place& from, const Place& to, bool rep
   if (!source) {
     moved = Moved::kNoSource;
   } else {
+    if (is_long(source) && !ctx.on_worker) return Moved::kNeedsWorker;
     // Asked under the lock, where the size is known: the answer does not wait for anything.
-    if (!admitted(ctx, record_bytes_of(*source.entry, from, to))) return Moved::kRefused;
+    std::string encoded;
+    NewValue value = whole_value(*source.entry, encoded);
+    if (!admitted(ctx, record_bytes_of(value, from, to))) return Moved::kRefused;
     const Found target = access.find(to.database, to.key, KeyAccess::Lookup::kPeek);
     if (target && !replace) {
       moved = Moved::kTargetExists;
     } else {
-      const int64_t expiry_ms = source.entry->has_expiry() ? source.entry->expiry() : 0;
       if (source.entry->encoding() == Encoding::kExtent) access.keep_extent(source.entry->extent());
-      NewValue value = NewValue::of_entry(*source.entry);
       value.moved = from.key.bytes != to.key.bytes;
-      access.set(to.database, to.key, target, value, expiry_ms);
+      Object* object = nullptr;
+      if (source.entry->encoding() == Encoding::kObject) object = access.take_object(from.database, from.key, source).release();
+      set_whole(access, to, target, value, *source.entry, object);
       // Setting may have moved table slots, never the entry.
-      access.erase(from.database, from.key, access.find(from.database, from.key, KeyAccess::Lookup::kPeek));
+      access.erase(from.database, from.key, access.find_again(from.database, from.key));
+      access.event(KeyEvent::kGeneric, events.first, from.database, from.key);
+      access.event(KeyEvent::kGeneric, events.second, to.database, to.key);
     }
   }
   ctx.require_lsn(access.finish());
@@ -75,8 +99,9 @@ Outcome rename_generic(CommandContext& ctx, bool only_if_free) {
     moved = !found ? Moved::kNoSource : only_if_free ? Moved::kTargetExists : Moved::kDone;
     ctx.require_lsn(access.finish());
   } else {
-    moved = relocate(ctx, from, to, !only_if_free);
+    moved = relocate(ctx, from, to, !only_if_free, {"rename_from", "rename_to"});
   }
+  if (moved == Moved::kNeedsWorker) return Outcome::kNeedsWorker;
   if (moved == Moved::kRefused) return Outcome::kDone;
   if (moved == Moved::kNoSource) {
     ctx.reply.error("ERR no such key");
@@ -117,14 +142,15 @@ Outcome copy_attempt(CommandContext& ctx, const CopyRequest& request, CopyState&
   const Key keys[] = {request.from.key, request.to.key};
   KeyAccess access(*ctx.services.keyspace, keys);
   const Found source = access.find(request.from.database, request.from.key);
-  if (is_extent(source) && !ctx.on_worker) return Outcome::kNeedsWorker;
+  if ((is_extent(source) || is_long(source)) && !ctx.on_worker) return Outcome::kNeedsWorker;
   const Found target = source ? access.find(request.to.database, request.to.key, KeyAccess::Lookup::kPeek) : Found{};
   if (!source || (target && !request.replace)) {
     ctx.require_lsn(access.finish());
     ctx.reply.integer(0);
     return Outcome::kDone;
   }
-  NewValue value = NewValue::of_entry(*source.entry);
+  std::string encoded;
+  NewValue value = whole_value(*source.entry, encoded);
   value.moved = true;
   if (is_extent(source)) {
     if (!state.copied || !state.opened || state.opened->ref() != source.entry->extent()) {
@@ -137,8 +163,9 @@ Outcome copy_attempt(CommandContext& ctx, const CopyRequest& request, CopyState&
     }
     value.extent = *state.copied;
   }
-  if (!admitted(ctx, record_bytes_of(*source.entry, request.from, request.to))) return Outcome::kDone;
-  access.set(request.to.database, request.to.key, target, value, source.entry->has_expiry() ? source.entry->expiry() : 0);
+  if (!admitted(ctx, record_bytes_of(value, request.from, request.to))) return Outcome::kDone;
+  set_whole(access, request.to, target, value, *source.entry, nullptr);
+  access.event(KeyEvent::kGeneric, "copy_to", request.to.database, request.to.key);
   state.copied.reset();
   ctx.require_lsn(access.finish());
   ctx.reply.integer(1);
@@ -202,7 +229,8 @@ Outcome move_command(CommandContext& ctx) {
     return Outcome::kDone;
   }
   const Key key = keyspace.key(ctx.arg(1));
-  const Moved moved = relocate(ctx, {ctx.session.database, key}, {*database, key}, false);
+  const Moved moved = relocate(ctx, {ctx.session.database, key}, {*database, key}, false, {"move_from", "move_to"});
+  if (moved == Moved::kNeedsWorker) return Outcome::kNeedsWorker;
   if (moved != Moved::kRefused) ctx.reply.integer(moved == Moved::kDone);
   return Outcome::kDone;
 }

@@ -1,9 +1,8 @@
 // KEYS SCAN RANDOMKEY DBSIZE FLUSHDB FLUSHALL: commands about a whole database.
 #include <algorithm>
-#include <cerrno>
-#include <cstdlib>
 
 #include "command/arguments.h"
+#include "command/collection.h"
 #include "command/family_key.h"
 #include "command/glob.h"
 #include "command/string_value.h"
@@ -13,18 +12,6 @@ namespace pion {
 namespace {
 
 constexpr uint64_t kKeysOnReactor = 4096;  // looking at more keys than this is a worker's job
-
-// As Redis 8.2 reads it: an integer that is not negative, or whatever C's strtoull takes up to a zero byte (blanks and a
-// sign in front, nothing behind).
-std::optional<uint64_t> cursor_argument(std::string_view text) {
-  if (const auto number = integer_argument(text)) return *number >= 0 ? std::optional<uint64_t>(*number) : std::nullopt;
-  const std::string terminated(text.substr(0, 64));
-  char* end = nullptr;
-  errno = 0;
-  const uint64_t cursor = std::strtoull(terminated.c_str(), &end, 10);
-  if (end == terminated.c_str() || *end != '\0' || errno != 0) return std::nullopt;
-  return cursor;
-}
 
 std::optional<ValueType> type_of_name(std::string_view name) {
   static constexpr std::pair<std::string_view, ValueType> kNames[] = {

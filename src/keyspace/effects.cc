@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/limits.h"
+#include "keyspace/value_types.h"
 
 namespace pion {
 namespace {
@@ -10,7 +11,7 @@ namespace {
 constexpr uint8_t kHasExpiry = 0x10;
 
 bool read_value(ByteReader& in, uint8_t kind, NewValue& value) {
-  if (kind > static_cast<uint8_t>(NewValue::Kind::kRawBytes)) return false;
+  if (kind > static_cast<uint8_t>(NewValue::Kind::kTyped)) return false;
   value.kind = static_cast<NewValue::Kind>(kind);
   switch (value.kind) {
     case NewValue::Kind::kBytes:
@@ -21,6 +22,10 @@ bool read_value(ByteReader& in, uint8_t kind, NewValue& value) {
       value.extent.page = in.get<uint32_t>();
       value.extent.pages = in.get<uint32_t>();
       value.extent_size = in.varint();
+      break;
+    case NewValue::Kind::kTyped:
+      value.type = static_cast<ValueType>(in.get<uint8_t>());
+      value.encoded = in.bytes();
       break;
   }
   return true;
@@ -73,6 +78,7 @@ void write_value(Fields& out, const NewValue& value) {
     case NewValue::Kind::kExtent:
       out.put(value.extent.file).put(value.extent.page).put(value.extent.pages).varint(value.extent_size);
       break;
+    case NewValue::Kind::kTyped: out.put(static_cast<uint8_t>(value.type)).bytes(value.encoded); break;
   }
 }
 
@@ -95,6 +101,9 @@ void write_effect(std::string& out, const Effect& effect) {
     case EffectKind::kExpire: fields.bytes(effect.key).put(effect.expiry_ms); break;
     case EffectKind::kAppend:
     case EffectKind::kSetRange: fields.bytes(effect.key).varint(effect.offset).bytes(effect.value.bytes); break;
+    case EffectKind::kDelta:
+      fields.bytes(effect.key).put(static_cast<uint8_t>(effect.value.type)).bytes(effect.value.encoded);
+      break;
     case EffectKind::kSwapDatabases: fields.varint(static_cast<uint64_t>(effect.other_database)); break;
     case EffectKind::kFlushDatabase:
     case EffectKind::kFlushAll: break;
@@ -127,6 +136,12 @@ bool read_effect(ByteReader& in, Effect& effect) {
       effect.value = NewValue::of_raw(in.bytes());
       if (effect.offset > kMaxBulkBytes || effect.offset + effect.value.bytes.size() > kMaxBulkBytes) return false;
       break;
+    case EffectKind::kDelta:
+      effect.key = in.bytes();
+      effect.value.kind = NewValue::Kind::kTyped;
+      effect.value.type = static_cast<ValueType>(in.get<uint8_t>());
+      effect.value.encoded = in.bytes();
+      break;
     case EffectKind::kSwapDatabases:
       if (!read_database(in, effect.other_database)) return false;
       break;
@@ -134,6 +149,13 @@ bool read_effect(ByteReader& in, Effect& effect) {
     default: return false;
   }
   return !in.failed();
+}
+
+bool check_typed(const Effect& effect) {
+  if (effect.value.kind != NewValue::Kind::kTyped) return true;
+  const ValueOps* ops = value_ops(effect.value.type);
+  if (!ops) return false;
+  return effect.kind == EffectKind::kDelta || ops->check(effect.value.encoded);
 }
 
 }  // namespace pion

@@ -27,7 +27,8 @@ NewValue NewValue::of_entry(const Entry& entry) {
     case Encoding::kExtent: return of_extent(entry.extent(), entry.extent_size());
     case Encoding::kInline: return of_bytes(entry.bytes());
     case Encoding::kInlineRaw:
-    case Encoding::kHeap: break;
+    case Encoding::kHeap:
+    case Encoding::kObject: break;
   }
   return of_raw(entry.bytes());
 }

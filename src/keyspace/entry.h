@@ -3,8 +3,9 @@
 //   header (8 bytes) | expiry (8, if any) | key size (8, if above 65535) | key | value
 //
 // The value lies in the block when it is small (integers, strings up to kLargestInline), otherwise the block holds a
-// pointer to a HeapBytes or where the value's extent lies. An Entry is never constructed: it is a view of memory that a Shard
-// allocated. Used under its stripe's lock.
+// pointer to a HeapBytes or an Object, or where the value's extent lies. Values of other types than string are packed bytes
+// (kInlineRaw, kHeap; packed.h) or an Object (value_types.h). An Entry is never constructed: it is a view of memory that a
+// Shard allocated. Used under its stripe's lock.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +13,16 @@
 #include <string_view>
 
 #include "base/bytes.h"
+#include "keyspace/object.h"
 #include "storage/extents.h"
 
 namespace pion {
 
 enum class ValueType : uint8_t { kNone = 0, kString = 1, kList = 2, kSet = 3, kSortedSet = 4, kHash = 5, kStream = 6 };
 
-// How a string lies there. OBJECT ENCODING says int, embstr or raw; kInlineRaw is a small string that Redis would call raw.
-enum class Encoding : uint8_t { kInt = 0, kInline = 1, kInlineRaw = 2, kHeap = 3, kExtent = 4 };
+// How a value lies there. OBJECT ENCODING says int, embstr or raw of a string; kInlineRaw is a small string that Redis would
+// call raw.
+enum class Encoding : uint8_t { kInt = 0, kInline = 1, kInlineRaw = 2, kHeap = 3, kExtent = 4, kObject = 5 };
 
 // A large or growing string: spare room behind it makes APPEND cheap. Owned by the entry that points to it.
 struct HeapBytes {
@@ -53,8 +56,8 @@ class Entry {
     std::memcpy(tail() + prefix_bytes(), key.data(), key.size());
   }
   // Another value of the same size in the same block.
-  void reuse(Encoding encoding, size_t value_size) {
-    type_encoding_ = static_cast<uint8_t>((type_encoding_ & 0xf0) | static_cast<unsigned>(encoding));
+  void reuse(ValueType type, Encoding encoding, size_t value_size) {
+    type_encoding_ = static_cast<uint8_t>(static_cast<unsigned>(type) << 4 | static_cast<unsigned>(encoding));
     value_ = static_cast<uint16_t>((value_ & ~kSizeMask) | value_size);
   }
 
@@ -81,6 +84,7 @@ class Entry {
   // By encoding.
   int64_t integer() const { return load_le<int64_t>(value()); }
   HeapBytes* heap() const { return load_le<HeapBytes*>(value()); }
+  Object* object() const { return load_le<Object*>(value()); }
   ExtentRef extent() const { return load_le<ExtentRef>(value()); }
   uint64_t extent_size() const { return load_le<uint64_t>(value() + sizeof(ExtentRef)); }
   // kInline, kInlineRaw, kHeap.
@@ -114,11 +118,20 @@ class Entry {
 };
 static_assert(sizeof(Entry) == 8);
 
-// A string value on its way in. Views are borrowed.
+// A value on its way in. Views are borrowed.
 struct NewValue {
-  enum class Kind : uint8_t { kBytes = 0, kInteger = 1, kExtent = 2, kRawBytes = 3 /* OBJECT ENCODING says raw */ };
+  enum class Kind : uint8_t {
+    kBytes = 0,
+    kInteger = 1,
+    kExtent = 2,
+    kRawBytes = 3,  // OBJECT ENCODING says raw
+    kTyped = 4,     // of another type than string: see value_types.h
+  };
   Kind kind = Kind::kBytes;
-  std::string_view bytes;
+  ValueType type = ValueType::kString;
+  std::string_view bytes;       // kTyped: packed, unless there is an object
+  std::string_view encoded;     // kTyped: as records and checkpoints hold it
+  Object* object = nullptr;     // kTyped: given to the entry
   int64_t integer = 0;
   ExtentRef extent;
   uint64_t extent_size = 0;
@@ -130,11 +143,14 @@ struct NewValue {
   static NewValue of_raw(std::string_view bytes) { return {.kind = Kind::kRawBytes, .bytes = bytes}; }
   static NewValue of_integer(int64_t value) { return {.kind = Kind::kInteger, .integer = value}; }
   static NewValue of_extent(ExtentRef ref, uint64_t size) { return {.kind = Kind::kExtent, .extent = ref, .extent_size = size}; }
-  // What an entry holds, as a value for another entry; views last as long as the entry is untouched.
+  // What an entry of a string holds, as a value for another entry; views last as long as the entry is untouched.
   static NewValue of_entry(const Entry& entry);
 
   // Bytes of a record that sets it, about.
-  uint64_t record_bytes() const { return kind == Kind::kBytes || kind == Kind::kRawBytes ? bytes.size() + 10 : 24; }
+  uint64_t record_bytes() const {
+    if (kind == Kind::kTyped) return encoded.size() + 12;
+    return kind == Kind::kBytes || kind == Kind::kRawBytes ? bytes.size() + 10 : 24;
+  }
 };
 
 // "0", "-12": the one way to write it, in int64. False otherwise.

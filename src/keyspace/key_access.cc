@@ -2,12 +2,15 @@
 
 #include "base/clock.h"
 #include "keyspace/keyspace.h"
+#include "keyspace/value_types.h"
 
 namespace pion {
 namespace {
 
 // One record is built at a time in a thread; its buffer is kept, unless a huge value went through it.
 constexpr size_t kKeptEffectBytes = 1 << 20;
+
+constexpr uint64_t kElementsPerAccess = 256;  // that one look at a key removes when they have expired
 
 std::string& effects_of_thread() {
   thread_local std::string effects;
@@ -86,12 +89,69 @@ Found KeyAccess::find(int database, const Key& key, Lookup lookup) {
     // The record is small and frees: the journal keeps a reserve for it, so a full disk does not stand in the way.
     (void)keyspace_.admit(key.bytes.size() + 16, WriteKind::kFrees);
     erase(database, key, found);
+    event(KeyEvent::kExpired, "expired", database, key);
     ++home.expired;
     found = {};
   }
+  if (found && found.entry->type() == ValueType::kHash) found = expire_elements(database, key, found);
   if (lookup == Lookup::kRead || lookup == Lookup::kNoTouch) ++(found ? home.hits : home.misses);
   if (found && !no_touch_ && (lookup == Lookup::kRead || lookup == Lookup::kWrite)) keyspace_.touch(*found.entry);
   return found;
+}
+
+// Elements that are due are removed before anybody sees the value, as far as that is quickly done; readers skip the rest.
+Found KeyAccess::expire_elements(int database, const Key& key, Found found) {
+  const int64_t due = next_element_due(*found.entry);
+  if (due == INT64_MAX) return found;
+  const int64_t now = wall_ms();
+  if (due >= now) return found;
+  thread_local std::string delta;
+  if (!value_ops(found.entry->type())->remove_due(*found.entry, now, kElementsPerAccess, delta)) return found;
+  (void)keyspace_.admit(key.bytes.size() + delta.size() + 24, WriteKind::kFrees);
+  found = change(database, key, found, found.entry->type(), delta);
+  event(KeyEvent::kHash, "hexpired", database, key);
+  if (!found) event(KeyEvent::kGeneric, "del", database, key);
+  return found;
+}
+
+Found KeyAccess::change(int database, const Key& key, Found found, ValueType type, std::string_view delta) {
+  const Effect effect{.kind = EffectKind::kDelta, .database = database, .key = key.bytes,
+                      .value = {.kind = NewValue::Kind::kTyped, .type = type, .encoded = delta}};
+  write_effect(effects_, effect);
+  Keyspace::Stripe& home = stripe(key);
+  Shard& shard = keyspace_.shard(home, database);
+  const uint64_t before = shard.memory_bytes();
+  found = apply_delta(shard, found, key.hash, key.bytes, type, delta, keyspace_.new_clock());
+  keyspace_.report_memory(home, static_cast<int64_t>(shard.memory_bytes() - before));
+  changed(home, database, key);
+  return found;
+}
+
+Entry* KeyAccess::set_typed(int database, const Key& key, Found found, const NewValue& value, int64_t expiry_ms) {
+  write_effect(effects_, {.kind = EffectKind::kSet, .database = database, .key = key.bytes, .value = value, .expiry_ms = expiry_ms});
+  drop_extent(found);
+  Keyspace::Stripe& home = stripe(key);
+  Shard& shard = keyspace_.shard(home, database);
+  const uint64_t before = shard.memory_bytes();
+  Entry* entry;
+  if (value.object || !value.bytes.empty()) {
+    entry = shard.store(found, key.hash, key.bytes, value, expiry_ms, keyspace_.new_clock());
+    if (const int64_t due = next_element_due(*entry); due != INT64_MAX) shard.note_element_expiry(due, key.hash);
+  } else {
+    entry = store_encoded(shard, found, key.hash, key.bytes, value, expiry_ms, keyspace_.new_clock());
+  }
+  keyspace_.report_memory(home, static_cast<int64_t>(shard.memory_bytes() - before));
+  changed(home, database, key);
+  return entry;
+}
+
+std::unique_ptr<Object> KeyAccess::take_object(int database, const Key& key, Found found) {
+  Keyspace::Stripe& home = stripe(key);
+  Shard& shard = keyspace_.shard(home, database);
+  const uint64_t before = shard.memory_bytes();
+  std::unique_ptr<Object> object = shard.take_object(*found.entry);
+  keyspace_.report_memory(home, static_cast<int64_t>(shard.memory_bytes() - before));
+  return object;
 }
 
 void KeyAccess::drop_extent(const Found& found) {
@@ -109,6 +169,7 @@ Entry* KeyAccess::set(int database, const Key& key, Found found, const NewValue&
   const uint64_t before = shard.memory_bytes();
   Entry* entry = shard.store(found, key.hash, key.bytes, value, expiry_ms, keyspace_.new_clock());
   keyspace_.report_memory(home, static_cast<int64_t>(shard.memory_bytes() - before));
+  changed(home, database, key);
   return entry;
 }
 
@@ -120,6 +181,7 @@ void KeyAccess::erase(int database, const Key& key, Found found) {
   const uint64_t before = shard.memory_bytes();
   shard.erase(found, key.hash);
   keyspace_.report_memory(home, static_cast<int64_t>(shard.memory_bytes() - before));
+  changed(home, database, key);
 }
 
 Entry* KeyAccess::set_expiry(int database, const Key& key, Found found, int64_t expiry_ms) {
@@ -129,6 +191,7 @@ Entry* KeyAccess::set_expiry(int database, const Key& key, Found found, int64_t 
   const uint64_t before = shard.memory_bytes();
   Entry* entry = shard.set_expiry(found, key.hash, expiry_ms);
   keyspace_.report_memory(home, static_cast<int64_t>(shard.memory_bytes() - before));
+  changed(home, database, key);
   return entry;
 }
 
@@ -147,6 +210,7 @@ uint64_t KeyAccess::set_range(int database, const Key& key, Found found, uint64_
   const Shard::Writable writable = shard.make_writable(found, key.hash, offset + bytes.size());
   std::memcpy(writable.bytes + offset, bytes.data(), bytes.size());
   keyspace_.report_memory(home, static_cast<int64_t>(shard.memory_bytes() - before));
+  changed(home, database, key);
   return string_size(*writable.entry);
 }
 

@@ -22,7 +22,7 @@ Keyspace::~Keyspace() {
 Shard& Keyspace::shard(Stripe& stripe, int database) {
   Shard*& place = stripe.shards[static_cast<size_t>(database)];
   if (!place) {
-    auto* made = new Shard(pool_, seed_);
+    auto* made = new Shard(pool_, seed_, &graveyard_);
     __atomic_store_n(&place, made, __ATOMIC_RELEASE);  // the prefetch functions look without the lock
   }
   return *place;

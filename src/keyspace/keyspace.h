@@ -56,10 +56,41 @@ struct KeyspaceSettings {
   std::atomic<bool> active_expire{true};
 };
 
+// The classes of notify-keyspace-events.
+enum class KeyEvent : uint16_t {
+  kGeneric = 1,   // g
+  kString = 2,    // $
+  kList = 4,      // l
+  kSet = 8,       // s
+  kHash = 16,     // h
+  kSortedSet = 32,  // z
+  kStream = 64,   // t
+  kExpired = 128,  // x
+  kEvicted = 256,  // e
+  kNew = 512,     // n
+};
+
+// Whoever wants to know what happens to keys: keyspace notifications, WATCH, blocked clients. Called under the stripe's lock,
+// by any thread: must be short, and must not come back to the keyspace.
+class KeyspaceObserver {
+ public:
+  virtual ~KeyspaceObserver() = default;
+  // A command's effect on a key by its name: "set", "hdel", "expired".
+  virtual void event(KeyEvent kind, std::string_view name, int database, std::string_view key) = 0;
+  // Some value, expiry or existence has changed. Only of keys whose stripe is watched.
+  virtual void changed(int database, std::string_view key) = 0;
+};
+
 class Keyspace : public Plane {
  public:
   explicit Keyspace(Storage& storage);
   ~Keyspace() override;
+
+  // Before any thread starts.
+  void set_observer(KeyspaceObserver* observer) { observer_ = observer; }
+  // Each watch() of a key makes its stripe tell changes until an unwatch().
+  void watch(const Key& key) { (*stripes_)[key.hash.stripe()].watchers.fetch_add(1, std::memory_order_relaxed); }
+  void unwatch(const Key& key) { (*stripes_)[key.hash.stripe()].watchers.fetch_sub(1, std::memory_order_relaxed); }
 
   KeyspaceSettings settings;
 
@@ -126,7 +157,7 @@ class Keyspace : public Plane {
 
   struct alignas(64) Stripe {
     StripeLock lock;
-    uint32_t unused = 0;
+    std::atomic<uint32_t> watchers{0};  // changes of keys here are told to the observer
     Lsn last_lsn = 0;          // of the last record that touched it
     uint64_t hits = 0, misses = 0;
     int64_t unreported = 0;    // memory not yet in memory_estimate_
@@ -143,6 +174,7 @@ class Keyspace : public Plane {
   bool evict_one();
   bool evict_from(unsigned stripe_number);
   uint64_t expire_due(unsigned stripe_number, int64_t now_ms, uint64_t limit);
+  uint64_t expire_elements(unsigned stripe_number, int64_t now_ms, uint64_t limit);
   bool free_garbage(int64_t deadline_us);
   void tend_memory(int64_t deadline_us);
   void apply_to(Stripe& stripe, const Effect& effect, KeyHash hash);  // the hash of its key, if it has one
@@ -157,8 +189,10 @@ class Keyspace : public Plane {
   };
 
   Storage& storage_;
+  KeyspaceObserver* observer_ = nullptr;
   const uint64_t seed_;
   PagePool pool_;
+  Graveyard graveyard_;
   std::unique_ptr<std::array<Stripe, kStripes>> stripes_;
   std::atomic<int64_t> memory_estimate_{0};
   std::atomic<uint32_t> clock_s_{0};
@@ -200,6 +234,9 @@ class KeyAccess {
   // the next change or finish().
   Found find(int database, const Key& key, Lookup lookup = Lookup::kRead);
 
+  // Where a key stands now that others were changed: as find(), without a look at times.
+  Found find_again(int database, const Key& key) { return keyspace_.shard(stripe(key), database).find(key.hash, key.bytes); }
+
   // Changes. `found` is find()'s latest answer for this key. expiry_ms 0: none.
   Entry* set(int database, const Key& key, Found found, const NewValue& value, int64_t expiry_ms);
   void erase(int database, const Key& key, Found found);
@@ -207,6 +244,21 @@ class KeyAccess {
   // Not for extents. The length after.
   uint64_t append(int database, const Key& key, Found found, std::string_view tail);
   uint64_t set_range(int database, const Key& key, Found found, uint64_t offset, std::string_view bytes);
+  // Another type's value, by a delta as that type writes it (value_types.h), which the record takes. The caller has checked
+  // the type. What is there afterwards: empty when the value has no elements any more, then the key is gone.
+  Found change(int database, const Key& key, Found found, ValueType type, std::string_view delta);
+  // A whole value of another type under another key (RENAME, COPY ...): `value.encoded` is what the record takes; without
+  // packed bytes or an object it is decoded.
+  Entry* set_typed(int database, const Key& key, Found found, const NewValue& value, int64_t expiry_ms);
+
+  // The value leaves its entry, which the caller erases next.
+  std::unique_ptr<Object> take_object(int database, const Key& key, Found found);
+
+  // What a command did to a key, once per command and key, as keyspace notifications name it ("hset", "del"). Says it to
+  // whoever listens, who is run under the lock and must be short.
+  void event(KeyEvent kind, std::string_view name, int database, const Key& key) {
+    if (keyspace_.observer_) [[unlikely]] keyspace_.observer_->event(kind, name, database, key.bytes);
+  }
 
   // The extent moves on to another key: the change that removes it here does not free it.
   void keep_extent(ExtentRef ref) { kept_ = ref; }
@@ -215,6 +267,12 @@ class KeyAccess {
 
  private:
   friend class Keyspace;
+
+  Found expire_elements(int database, const Key& key, Found found);
+  // Every change of a key passes here.
+  void changed(Keyspace::Stripe& home, int database, const Key& key) {
+    if (home.watchers.load(std::memory_order_relaxed) != 0) [[unlikely]] keyspace_.observer_->changed(database, key.bytes);
+  }
 
   Keyspace::Stripe& stripe(const Key& key) { return (*keyspace_.stripes_)[key.hash.stripe()]; }
   void drop_extent(const Found& found);

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "keyspace/keyspace.h"
 #include "keyspace/random.h"
+#include "keyspace/value_types.h"
 
 namespace pion {
 namespace {
@@ -22,11 +23,14 @@ bool Keyspace::maintain(int64_t budget_us) {
   const int64_t now = wall_ms();
   clock_s_.store(static_cast<uint32_t>(now / 1000), std::memory_order_relaxed);
   bool more = free_garbage(deadline_us);
+  if (graveyard_.free_some(deadline_us)) more = true;
   tend_memory(deadline_us);
   if (settings.active_expire.load(std::memory_order_relaxed)) {
     for (unsigned walked = 0; walked < kStripes; ++walked) {
       const unsigned number = next_expiry_stripe_++ % kStripes;
       while (expire_due(number, now, kExpirePerLock) == kExpirePerLock && monotonic_us() < deadline_us) {
+      }
+      while (expire_elements(number, now, kExpirePerLock) == kExpirePerLock && monotonic_us() < deadline_us) {
       }
       if (monotonic_us() >= deadline_us) {
         more = true;
@@ -72,8 +76,42 @@ uint64_t Keyspace::expire_due(unsigned stripe_number, int64_t now_ms, uint64_t l
       if (!found) continue;
       const std::string_view key = found.entry->key();
       (void)admit(key.size() + 16, WriteKind::kFrees);
+      access.event(KeyEvent::kExpired, "expired", db, {key, hash});
       access.erase(db, {key, hash}, found);
       ++stripe.expired;
+    }
+  }
+  access.finish();
+  return taken;
+}
+
+// Elements within values: fields of hashes. At most `limit` in one record; the answer is about how many.
+uint64_t Keyspace::expire_elements(unsigned stripe_number, int64_t now_ms, uint64_t limit) {
+  KeyAccess access(*this, Key{{}, {stripe_number}});
+  Stripe& stripe = (*stripes_)[stripe_number];
+  uint64_t taken = 0;
+  std::string delta;
+  for (int db = 0; db < static_cast<int>(kDatabases); ++db) {
+    Shard* shard = shard_if(stripe, db);
+    while (shard && taken < limit && shard->next_element_expiry_ms() < now_ms) {
+      KeyHash hash;
+      Found found = shard->take_element_due(hash);
+      ++taken;
+      if (!found) continue;
+      const std::string name(found.entry->key());
+      const Key key{name, hash};
+      const ValueType type = found.entry->type();
+      if (value_ops(type)->remove_due(*found.entry, now_ms, limit, delta)) {
+        (void)admit(key.bytes.size() + delta.size() + 24, WriteKind::kFrees);
+        found = access.change(db, key, found, type, delta);
+        access.event(KeyEvent::kHash, "hexpired", db, key);
+        if (!found) access.event(KeyEvent::kGeneric, "del", db, key);
+        taken = limit;  // one key's worth a hold of the lock
+      }
+      // What is left in it comes due by itself.
+      if (found) {
+        if (const int64_t due = next_element_due(*found.entry); due != INT64_MAX) shard->note_element_expiry(due, hash);
+      }
     }
   }
   access.finish();
@@ -141,6 +179,7 @@ bool Keyspace::evict_from(unsigned stripe_number) {
   if (!chosen) return false;
   const Key victim = key(chosen->key());
   (void)admit(victim.bytes.size() + 16, WriteKind::kFrees);
+  access.event(KeyEvent::kEvicted, "evicted", chosen_db, victim);
   access.erase(chosen_db, victim, shard_if(stripe, chosen_db)->find(victim.hash, victim.bytes));
   ++stripe.evicted;
   access.finish();

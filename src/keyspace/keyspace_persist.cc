@@ -2,6 +2,7 @@
 #include <mutex>
 
 #include "keyspace/keyspace.h"
+#include "keyspace/value_types.h"
 
 namespace pion {
 namespace {
@@ -30,7 +31,16 @@ void Keyspace::apply_to(Stripe& stripe, const Effect& effect, KeyHash hash) {
   const uint64_t before = target.memory_bytes();
   const Found found = target.find(hash, effect.key);
   switch (effect.kind) {
-    case EffectKind::kSet: target.store(found, hash, effect.key, effect.value, effect.expiry_ms, new_clock()); break;
+    case EffectKind::kSet:
+      if (effect.value.kind == NewValue::Kind::kTyped) {
+        store_encoded(target, found, hash, effect.key, effect.value, effect.expiry_ms, new_clock());
+      } else {
+        target.store(found, hash, effect.key, effect.value, effect.expiry_ms, new_clock());
+      }
+      break;
+    case EffectKind::kDelta:
+      apply_delta(target, found, hash, effect.key, effect.value.type, effect.value.encoded, new_clock());
+      break;
     case EffectKind::kDelete:
       if (found) target.erase(found, hash);
       break;
@@ -48,13 +58,21 @@ void Keyspace::apply_to(Stripe& stripe, const Effect& effect, KeyHash hash) {
 
 // Whether the effect fits what is there: after a skipped (corrupt) record an APPEND may not.
 Status Keyspace::check_effect(Lsn lsn, const Effect& effect) {
-  if (effect.kind != EffectKind::kAppend && effect.kind != EffectKind::kSetRange) return {};
+  const bool delta = effect.kind == EffectKind::kDelta;
+  if (!delta && effect.kind != EffectKind::kAppend && effect.kind != EffectKind::kSetRange) return {};
   const KeyHash hash = Shard::hash(effect.key, seed_);
   Stripe& stripe = (*stripes_)[hash.stripe()];
   if (lsn <= stripe.loaded_lsn) return {};
   Shard* shard = shard_if(stripe, effect.database);
   const Found found = shard ? shard->find(hash, effect.key) : Found{};
-  if (!found || found.entry->encoding() == Encoding::kExtent) return fail(ErrorCode::kCorrupt, "a record changes a string that is not there");
+  if (delta) {
+    const bool other = found && found.entry->type() != effect.value.type;
+    if (other || !value_ops(effect.value.type)->check_delta(found ? found.entry : nullptr, effect.value.encoded)) {
+      return fail(ErrorCode::kCorrupt, "a record changes a value that it does not fit");
+    }
+    return {};
+  }
+  if (!found || found.entry->type() != ValueType::kString || found.entry->encoding() == Encoding::kExtent) return fail(ErrorCode::kCorrupt, "a record changes a string that is not there");
   if (effect.kind == EffectKind::kAppend && string_size(*found.entry) != effect.offset) {
     return fail(ErrorCode::kCorrupt, "a record appends to a string of another length");
   }
@@ -81,7 +99,7 @@ Status Keyspace::check_section(uint32_t number, std::string_view body) const {
   if (number >= kStripes) return fail(ErrorCode::kCorrupt, "a section of a stripe that does not exist");
   for (ByteReader check(body); !check.empty();) {
     Effect effect;
-    if (!read_effect(check, effect) || effect.kind != EffectKind::kSet) {
+    if (!read_effect(check, effect) || effect.kind != EffectKind::kSet || !check_typed(effect)) {
       return fail(ErrorCode::kCorrupt, "a section that holds something else than keys");
     }
   }
@@ -127,7 +145,7 @@ Status Keyspace::apply(Lsn lsn, uint8_t type, std::string_view body) {
   if (type != static_cast<uint8_t>(RecordType::kKeyspace)) return fail(ErrorCode::kCorrupt, "a record of a type the keyspace does not know");
   Effect effect;
   for (ByteReader check(body); !check.empty();) {
-    if (!read_effect(check, effect)) return fail(ErrorCode::kCorrupt, "a record that holds no effects");
+    if (!read_effect(check, effect) || !check_typed(effect)) return fail(ErrorCode::kCorrupt, "a record that holds no effects");
   }
   for (ByteReader reader(body); !reader.empty();) {
     read_effect(reader, effect);
@@ -157,7 +175,7 @@ void Keyspace::live_extents(const std::function<void(ExtentRef)>& visit) {
 }
 
 Status Keyspace::write_checkpoint(CheckpointSink& sink) {
-  std::string body;
+  std::string body, encoded;
   for (unsigned number = 0; number < kStripes; ++number) {
     std::vector<std::string> bodies;
     Lsn lsn;
@@ -173,7 +191,7 @@ Status Keyspace::write_checkpoint(CheckpointSink& sink) {
           write_effect(body, {.kind = EffectKind::kSet,
                               .database = db,
                               .key = entry.key(),
-                              .value = NewValue::of_entry(entry),
+                              .value = whole_value(entry, encoded),
                               .expiry_ms = entry.has_expiry() ? entry.expiry() : 0});
           if (body.size() >= kSectionBytes) bodies.push_back(std::exchange(body, {}));
         });

@@ -31,6 +31,10 @@ Entry* Shard::store(Found found, KeyHash hash, std::string_view key, const NewVa
   switch (value.kind) {
     case NewValue::Kind::kInteger: encoding = Encoding::kInt, size = sizeof(int64_t); break;
     case NewValue::Kind::kExtent: encoding = Encoding::kExtent, size = Entry::kExtentBytes; break;
+    case NewValue::Kind::kTyped:
+      encoding = value.object ? Encoding::kObject : size > Entry::kLargestInline ? Encoding::kHeap : Encoding::kInlineRaw;
+      if (value.object) size = sizeof(Object*);
+      break;
     case NewValue::Kind::kBytes:
     case NewValue::Kind::kRawBytes:
       if (size > Entry::kLargestInline) {
@@ -52,14 +56,14 @@ Entry* Shard::store(Found found, KeyHash hash, std::string_view key, const NewVa
   Entry* entry = found.entry;
   const size_t block = Slab::rounded(Entry::bytes_for(key.size(), size, expiry_ms != 0));
   if (entry && entry->has_expiry() == (expiry_ms != 0) && Slab::rounded(entry->block_bytes()) == block) {
-    drop_heap(*entry);
-    entry->reuse(encoding, size);
+    drop_value(*entry);
+    entry->reuse(value.type, encoding, size);
   } else {
-    Entry* fresh = allocate(key, ValueType::kString, encoding, size, expiry_ms != 0);
+    Entry* fresh = allocate(key, value.type, encoding, size, expiry_ms != 0);
     if (entry) {
       fresh->set_clock(entry->clock());
       if (entry->has_expiry()) --volatile_count_;
-      drop_heap(*entry);
+      drop_value(*entry);
       release(entry);
       *found.slot = word_of(fresh, hash);
     } else {
@@ -72,16 +76,7 @@ Entry* Shard::store(Found found, KeyHash hash, std::string_view key, const NewVa
     if (expiry_ms != 0) ++volatile_count_;
     entry = fresh;
   }
-  switch (encoding) {
-    case Encoding::kInt: store_le(entry->value(), value.integer); break;
-    case Encoding::kHeap: store_le(entry->value(), heap); break;
-    case Encoding::kExtent:
-      store_le(entry->value(), value.extent);
-      store_le(entry->value() + sizeof(ExtentRef), value.extent_size);
-      break;
-    case Encoding::kInline:
-    case Encoding::kInlineRaw: std::memcpy(entry->value(), value.bytes.data(), size); break;
-  }
+  place_value(*entry, encoding, value, heap);
   if (expiry_ms != 0) {
     entry->set_expiry(expiry_ms);
     note_expiry(expiry_ms, hash);
@@ -89,9 +84,27 @@ Entry* Shard::store(Found found, KeyHash hash, std::string_view key, const NewVa
   return entry;
 }
 
+void Shard::place_value(Entry& entry, Encoding encoding, const NewValue& value, HeapBytes* heap) {
+  switch (encoding) {
+    case Encoding::kInt: store_le(entry.value(), value.integer); break;
+    case Encoding::kHeap: store_le(entry.value(), heap); break;
+    case Encoding::kExtent:
+      store_le(entry.value(), value.extent);
+      store_le(entry.value() + sizeof(ExtentRef), value.extent_size);
+      break;
+    case Encoding::kInline:
+    case Encoding::kInlineRaw: std::memcpy(entry.value(), value.bytes.data(), value.bytes.size()); break;
+    case Encoding::kObject:
+      store_le(entry.value(), value.object);
+      value.object->counted_bytes = value.object->memory_bytes();
+      memory_ += value.object->counted_bytes;
+      break;
+  }
+}
+
 void Shard::erase(Found found, KeyHash hash) {
   if (found.entry->has_expiry()) --volatile_count_;
-  drop_heap(*found.entry);
+  drop_value(*found.entry);
   release(found.entry);
   remove(bucket(index_of(hash)), found.slot);
   --count_;
@@ -111,7 +124,7 @@ Entry* Shard::set_expiry(Found found, KeyHash hash, int64_t expiry_ms) {
     expiry_ms != 0 ? ++volatile_count_ : --volatile_count_;
     if (entry->encoding() == Encoding::kInline && expiry_ms != 0 &&
         !counts_as_embedded(entry->key().size(), entry->value_size(), ExpiryRoom::kGained)) {
-      entry->reuse(Encoding::kInlineRaw, entry->value_size());
+      entry->reuse(ValueType::kString, Encoding::kInlineRaw, entry->value_size());
     }
   }
   if (expiry_ms != 0) {
@@ -153,7 +166,7 @@ Shard::Writable Shard::make_writable(Found found, KeyHash hash, uint64_t size) {
   if (size <= Entry::kLargestInline && entry->encoding() != Encoding::kInt &&
       Slab::rounded(entry->block_bytes() - entry->value_size() + size) == Slab::rounded(entry->block_bytes())) {
     std::memset(entry->value() + old.size(), 0, size - old.size());
-    entry->reuse(Encoding::kInlineRaw, size);
+    entry->reuse(ValueType::kString, Encoding::kInlineRaw, size);
     return {entry, entry->value()};
   }
   const bool heap_next = size > Entry::kLargestInline;
@@ -191,14 +204,82 @@ void Shard::release(Entry* entry) {
   slab_.free(entry, bytes, entry->from_page());
 }
 
-void Shard::drop_heap(Entry& entry) {
-  if (entry.encoding() != Encoding::kHeap) return;
-  memory_ -= entry.heap()->memory_bytes();
-  HeapBytes::destroy(entry.heap());
+void Shard::drop_value(Entry& entry) {
+  if (entry.encoding() == Encoding::kHeap) {
+    memory_ -= entry.heap()->memory_bytes();
+    HeapBytes::destroy(entry.heap());
+  } else if (entry.encoding() == Encoding::kObject && entry.object()) {
+    std::unique_ptr<Object> object(entry.object());
+    memory_ -= object->counted_bytes;
+    if (graveyard_ && !object->quick_to_free()) graveyard_->take(std::move(object));
+  }
+}
+
+void Shard::count_object(Entry& entry) {
+  if (entry.encoding() != Encoding::kObject) return;
+  Object& object = *entry.object();
+  const uint64_t now = object.memory_bytes();
+  memory_ += now - object.counted_bytes;
+  object.counted_bytes = now;
+}
+
+std::unique_ptr<Object> Shard::take_object(Entry& entry) {
+  std::unique_ptr<Object> object(entry.object());
+  memory_ -= object->counted_bytes;
+  store_le<Object*>(entry.value(), nullptr);
+  return object;
+}
+
+void Shard::splice(Found& found, KeyHash hash, size_t at, size_t removed, std::string_view inserted) {
+  Entry* entry = found.entry;
+  const std::string_view old = entry->bytes();
+  const size_t size = old.size() - removed + inserted.size();
+  const std::string_view behind = old.substr(at + removed);
+  const bool on_heap = entry->encoding() == Encoding::kHeap;
+  if (on_heap && size <= entry->heap()->capacity && entry->heap()->capacity <= 2 * size && size > Entry::kLargestInline / 2) {
+    char* bytes = entry->heap()->data();
+    std::memmove(bytes + at + inserted.size(), behind.data(), behind.size());
+    std::memcpy(bytes + at, inserted.data(), inserted.size());
+    entry->heap()->size = size;
+    return;
+  }
+  if (!on_heap && size <= Entry::kLargestInline &&
+      Slab::rounded(entry->block_bytes() - old.size() + size) == Slab::rounded(entry->block_bytes())) {
+    std::memmove(entry->value() + at + inserted.size(), behind.data(), behind.size());
+    std::memcpy(entry->value() + at, inserted.data(), inserted.size());
+    entry->reuse(entry->type(), entry->encoding(), size);
+    return;
+  }
+  // Another block. What is inserted must not lie in this value.
+  const bool heap_next = size > Entry::kLargestInline;
+  HeapBytes* heap = nullptr;
+  if (heap_next) {
+    heap = HeapBytes::make(size + (size > old.size() ? size / 8 : 0));
+    heap->size = size;
+    memory_ += heap->memory_bytes();
+  }
+  Entry* target = entry;
+  if (!heap_next || !on_heap) {
+    const int64_t expiry_ms = entry->has_expiry() ? entry->expiry() : 0;
+    target = allocate(entry->key(), entry->type(), heap_next ? Encoding::kHeap : Encoding::kInlineRaw,
+                      heap_next ? sizeof(HeapBytes*) : size, expiry_ms != 0);
+    target->set_clock(entry->clock());
+    if (expiry_ms != 0) target->set_expiry(expiry_ms);
+  }
+  char* bytes = heap_next ? heap->data() : target->value();
+  std::memcpy(bytes, old.data(), at);
+  std::memcpy(bytes + at, inserted.data(), inserted.size());
+  std::memcpy(bytes + at + inserted.size(), behind.data(), behind.size());
+  drop_value(*entry);
+  if (heap_next) store_le(target->value(), heap);
+  if (target == entry) return;
+  release(entry);
+  *found.slot = word_of(target, hash);
+  found.entry = target;
 }
 
 std::unique_ptr<Shard> Shard::detach() {
-  auto other = std::make_unique<Shard>(*pool_, seed_);
+  auto other = std::make_unique<Shard>(*pool_, seed_, nullptr);  // what it holds is freed where it is freed
   swap(*other);
   return other;
 }
@@ -213,13 +294,15 @@ void Shard::swap(Shard& other) {
   std::swap(directory_, other.directory_);
   slab_.swap(other.slab_);
   due_.swap(other.due_);
+  element_due_.swap(other.element_due_);
+  std::swap(element_due_limit_, other.element_due_limit_);
 }
 
 void Shard::clear(const std::function<void(ExtentRef)>& visit) {
   // Blocks that lie in pages go with their pages.
   each([&](Entry& entry) {
     if (entry.encoding() == Encoding::kExtent) visit(entry.extent());
-    drop_heap(entry);
+    drop_value(entry);
     if (!entry.from_page()) slab_.free(&entry, entry.block_bytes(), false);
   });
   for (uint64_t b = 0; b < buckets_; ++b) {
@@ -233,6 +316,7 @@ void Shard::clear(const std::function<void(ExtentRef)>& visit) {
   while (buckets_ > 0) drop_bucket();
   slab_.destroy();
   due_ = {};
+  element_due_ = {};
   count_ = volatile_count_ = memory_ = 0;
 }
 

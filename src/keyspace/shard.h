@@ -32,7 +32,9 @@ struct Found {
 
 class Shard {
  public:
-  Shard(PagePool& pool, uint64_t seed) : pool_(&pool), seed_(seed), slab_(pool) {}
+  // Without a graveyard, large objects are freed at once.
+  Shard(PagePool& pool, uint64_t seed, Graveyard* graveyard = nullptr)
+      : pool_(&pool), graveyard_(graveyard), seed_(seed), slab_(pool) {}
   ~Shard() { clear([](ExtentRef) {}); }
   Shard(const Shard&) = delete;
   Shard& operator=(const Shard&) = delete;
@@ -52,6 +54,19 @@ class Shard {
   // Returns where its bytes lie, writable.
   struct Writable { Entry* entry; char* bytes; };
   Writable make_writable(Found found, KeyHash hash, uint64_t size);
+
+  // Replaces `removed` bytes at `at` of packed bytes. The entry may move, and `found` with it.
+  void splice(Found& found, KeyHash hash, size_t at, size_t removed, std::string_view inserted);
+  // After a change to the entry's object, if it has one: its memory counts here.
+  void count_object(Entry& entry);
+  // The entry's object is no more its own: the entry must be erased or stored to next.
+  std::unique_ptr<Object> take_object(Entry& entry);
+  // An element in this key's value expires at this time, before any other one that was noted for the key.
+  void note_element_expiry(int64_t at_ms, KeyHash hash);
+  int64_t next_element_expiry_ms() const { return element_due_.empty() ? INT64_MAX : element_due_.front().at_ms; }
+  // Removes the earliest item; a key of that hash whose elements expire, if there is one.
+  Found take_element_due(KeyHash& hash);
+  PagePool& pool() { return *pool_; }
 
   uint64_t count() const { return count_; }
   uint64_t volatile_count() const { return volatile_count_; }
@@ -158,22 +173,26 @@ class Shard {
   void take_chain(Bucket* first, std::vector<uint64_t>& words);
   Entry* allocate(std::string_view key, ValueType type, Encoding encoding, size_t value_size, bool expiry);
   void release(Entry* entry);
-  void drop_heap(Entry& entry);
+  void drop_value(Entry& entry);
+  void place_value(Entry& entry, Encoding encoding, const NewValue& value, HeapBytes* heap);
   void note_expiry(int64_t at_ms, KeyHash hash);
   Found find_due(const DueItem& item);
   void rebuild_due();
 
   PagePool* pool_;
+  Graveyard* graveyard_;
   uint64_t seed_;
   uint64_t buckets_ = 0;    // 2^L <= buckets_ < 2^(L+1)
   uint64_t high_mask_ = 0;  // 2^(L+1) - 1
   uint64_t count_ = 0;
   uint64_t volatile_count_ = 0;
-  uint64_t memory_ = 0;  // live blocks, heap strings, table
+  uint64_t memory_ = 0;  // live blocks, heap strings, objects, table
   Bucket* first_[kFirstSegments] = {};
   Bucket** directory_[kDirectoryPages] = {};
   Slab slab_;
   std::vector<DueItem> due_;  // a heap
+  std::vector<DueItem> element_due_;
+  size_t element_due_limit_ = 64;  // above it the stale items are dropped
 };
 
 }  // namespace pion

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "keyspace/shard.h"
+#include "keyspace/value_types.h"
 
 namespace pion {
 
@@ -48,6 +49,40 @@ Found Shard::take_due(KeyHash& hash_of) {
   const Found found = find_due(item);
   if (found) hash_of = hash(found.entry->key(), seed_);
   return found;
+}
+
+void Shard::note_element_expiry(int64_t at_ms, KeyHash hash) {
+  const size_t before = element_due_.capacity();
+  element_due_.push_back({at_ms, hash.value});
+  std::push_heap(element_due_.begin(), element_due_.end());
+  if (element_due_.size() > element_due_limit_) {
+    element_due_.clear();
+    each([&](Entry& entry) {
+      const int64_t next = next_element_due(entry);
+      if (next != INT64_MAX) element_due_.push_back({next, Shard::hash(entry.key(), seed_).value});
+    });
+    std::make_heap(element_due_.begin(), element_due_.end());
+    element_due_limit_ = 2 * element_due_.size() + 64;
+  }
+  memory_ += element_due_.capacity() * sizeof(DueItem);
+  memory_ -= before * sizeof(DueItem);
+}
+
+Found Shard::take_element_due(KeyHash& hash_of) {
+  std::pop_heap(element_due_.begin(), element_due_.end());
+  const DueItem item = element_due_.back();
+  element_due_.pop_back();
+  if (buckets_ == 0) return {};
+  const uint64_t tag = item.hash >> 48;
+  for (Bucket* b = bucket(index_of({item.hash})); b; b = link_of(b->slots[7])) {
+    for (uint64_t& word : b->slots) {
+      if (word >> 48 != tag || word == 0 || word & kLink) continue;
+      Entry* entry = entry_of(word);
+      hash_of = hash(entry->key(), seed_);
+      if (hash_of.value == item.hash && next_element_due(*entry) != INT64_MAX) return {&word, entry};
+    }
+  }
+  return {};
 }
 
 Found Shard::first_to_expire(KeyHash& hash_of) {

@@ -2,20 +2,10 @@
 #include <algorithm>
 #include <cstring>
 
+#include "keyspace/bits.h"
 #include "keyspace/shard.h"
 
 namespace pion {
-namespace {
-
-uint64_t reverse32(uint64_t value) {
-  auto v = static_cast<uint32_t>(value);
-  v = (v >> 1 & 0x55555555u) | (v & 0x55555555u) << 1;
-  v = (v >> 2 & 0x33333333u) | (v & 0x33333333u) << 2;
-  v = (v >> 4 & 0x0f0f0f0fu) | (v & 0x0f0f0f0fu) << 4;
-  return __builtin_bswap32(v);
-}
-
-}  // namespace
 
 void Shard::add_bucket() {
   if (buckets_ % kSegmentBuckets == 0) {

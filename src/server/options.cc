@@ -248,8 +248,10 @@ std::vector<ConfigValue> Options::get(std::string_view pattern) const {
   const std::lock_guard lock(mutex_);
   std::vector<ConfigValue> values;
   for (const OptionSpec& spec : option_table()) {
-    if (!spec.is_setting() || !glob_match(pattern, spec.name, true)) continue;
-    values.push_back({std::string(spec.name), format_option(spec, settings_)});
+    if (!spec.is_setting()) continue;
+    for (std::string_view name : {spec.name, spec.alias}) {
+      if (!name.empty() && glob_match(pattern, name, true)) values.push_back({std::string(name), format_option(spec, settings_)});
+    }
   }
   return values;
 }

@@ -115,6 +115,12 @@ constexpr OptionSpec kOptions[] = {
     {.name = "active-expire", .group = kMemory, .kind = OptionKind::kYesNo, .target = &S::active_expire,
      .doc = "remove expired keys in the background, not only when they are asked for", .value = "yes|no",
      .changeable = kAtRunTime, .origin = "Pion's own (Redis: DEBUG SET-ACTIVE-EXPIRE)"},
+    {.name = "hash-max-listpack-entries", .group = kMemory, .kind = OptionKind::kInteger, .target = &S::hash_max_listpack_entries,
+     .doc = "fields above which a hash is called hashtable", .value = "N", .min = 0, .max = kMost, .changeable = kAtRunTime,
+     .alias = "hash-max-ziplist-entries"},
+    {.name = "hash-max-listpack-value", .group = kMemory, .kind = OptionKind::kBytes, .target = &S::hash_max_listpack_value,
+     .doc = "longest field or value of a hash that is not called hashtable", .value = "BYTES", .min = 0, .max = kMost,
+     .changeable = kAtRunTime, .alias = "hash-max-ziplist-value"},
     {.name = "prompt-budget", .group = kMemory, .kind = OptionKind::kBytes, .target = &S::prompt_budget_bytes,
      .doc = "bytes on disk that prompt memory may take; above it the least useful prompts go", .value = "BYTES", .min = 0,
      .max = kMost, .changeable = kAtRunTime, .default_text = "chosen from the free space of the data directory's disk",
@@ -216,7 +222,7 @@ std::span<const OptionSpec> refused_options() { return kRefused; }
 const OptionSpec* find_option(std::string_view name) {
   for (const std::span<const OptionSpec> table : {option_table(), refused_options()}) {
     for (const OptionSpec& spec : table) {
-      if (same_word(spec.name, name)) return &spec;
+      if (same_word(spec.name, name) || (!spec.alias.empty() && same_word(spec.alias, name))) return &spec;
     }
   }
   return nullptr;

@@ -45,6 +45,7 @@ struct OptionSpec {
   std::span<const std::string_view> choices = {};
   Changeable changeable = Changeable::kAtStart;
   std::string_view default_text = "";  // when the default is not a constant: "all cores"
+  std::string_view alias = "";           // an older name that means the same; CONFIG GET shows both
   std::string_view origin = "as Redis";  // or "Pion's own", "differs: ..."
 
   bool is_setting() const { return target.index() != 0; }  // has a value: stands in files and CONFIG

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "keyspace/collection_limits.h"
 #include "keyspace/keyspace.h"
 #include "prompt/store.h"
 #include "storage/storage.h"
@@ -100,7 +101,8 @@ void Server::hook_options() {
     return {};
   });
   const auto memory = [this](const Settings& settings) -> Status { return set_memory_limits(settings), Status{}; };
-  for (std::string_view name : {"maxmemory", "maxmemory-policy", "maxmemory-samples", "lfu-log-factor", "lfu-decay-time", "active-expire"}) {
+  for (std::string_view name : {"maxmemory", "maxmemory-policy", "maxmemory-samples", "lfu-log-factor", "lfu-decay-time", "active-expire",
+                                "hash-max-listpack-entries", "hash-max-listpack-value"}) {
     options_.on_change(name, memory);
   }
 }
@@ -113,6 +115,8 @@ void Server::set_memory_limits(const Settings& settings) {
   limits.lfu_decay_minutes = static_cast<uint32_t>(settings.lfu_decay_minutes);
   limits.active_expire = settings.active_expire;
   limits.maxmemory = settings.maxmemory_bytes;
+  collection_limits().hash_entries = static_cast<uint64_t>(settings.hash_max_listpack_entries);
+  collection_limits().hash_value_bytes = settings.hash_max_listpack_value;
 }
 
 // Expiry, eviction and what FLUSH left to free: a thread of its own, so that no reactor waits for it.

@@ -43,6 +43,8 @@ struct Settings {
   int64_t lfu_log_factor = 10;
   int64_t lfu_decay_minutes = 1;
   bool active_expire = true;
+  int64_t hash_max_listpack_entries = 512;
+  uint64_t hash_max_listpack_value = 64;
   uint64_t prompt_budget_bytes = 0;                 // 0: chosen at start from the disk
 
   // Logging.

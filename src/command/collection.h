@@ -1,0 +1,99 @@
+// What the families of the collection types share: a key of one type, locked, with the errors and the waiting that go with it.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "command/context.h"
+#include "command/string_value.h"
+#include "command/table.h"
+#include "keyspace/keyspace.h"
+#include "keyspace/packed.h"
+#include "keyspace/value_types.h"
+
+namespace pion {
+
+// One key that holds a value of one type, or nothing. Its stripe is locked while this lives; the reply waits for what was read
+// or written. A command that writes calls admitted() before it makes one.
+class TypedKey {
+ public:
+  TypedKey(CommandContext& ctx, std::string_view name, ValueType type, KeyAccess::Lookup lookup)
+      : ctx_(ctx), key_(ctx.services.keyspace->key(name)), type_(type), access_(*ctx.services.keyspace, key_) {
+    if (ctx.session.no_touch) access_.no_touch();
+    found_ = access_.find(ctx.session.database, key_, lookup);
+    usable_ = !found_ || found_.entry->type() == type;
+    if (!usable_) ctx.reply.error(kWrongType);
+  }
+  ~TypedKey() { ctx_.require_lsn(access_.finish()); }
+  TypedKey(const TypedKey&) = delete;
+  TypedKey& operator=(const TypedKey&) = delete;
+
+  // False: the key holds another type, and that was answered.
+  explicit operator bool() const { return usable_; }
+  bool exists() const { return static_cast<bool>(found_); }
+  const Entry& entry() const { return *found_.entry; }
+
+  // Applies a delta. A command may apply several: they make one record. Afterwards the key may be gone.
+  void change(std::string_view delta) {
+    had_ = true;
+    found_ = access_.change(ctx_.session.database, key_, found_, type_, delta);
+  }
+  // What keyspace notifications call the command; once, after its changes. A key left empty is gone, and that is told too.
+  void event(KeyEvent kind, std::string_view name) {
+    access_.event(kind, name, ctx_.session.database, key_);
+    if (!found_ && had_) access_.event(KeyEvent::kGeneric, "del", ctx_.session.database, key_);
+  }
+  void change(std::string_view delta, KeyEvent kind, std::string_view name) {
+    change(delta);
+    event(kind, name);
+  }
+
+  KeyAccess& access() { return access_; }
+  const Key& key() const { return key_; }
+
+ private:
+  CommandContext& ctx_;
+  const Key key_;
+  const ValueType type_;
+  KeyAccess access_;
+  Found found_;
+  bool usable_;
+  bool had_ = false;  // there was a value at some time
+};
+
+// A number above which a command on one value is a worker's job.
+inline constexpr uint64_t kElementsOnReactor = 4096;
+
+// The string that a delta is built in, one at a time in a thread.
+inline std::string& delta_of_thread() {
+  thread_local std::string delta;
+  return delta;
+}
+
+// About what the arguments from `first` on take in a record.
+inline uint64_t record_bytes_of_arguments(const CommandContext& ctx, size_t first) {
+  uint64_t bytes = ctx.arg(1).size() + 64;
+  for (size_t i = first; i < ctx.argc(); ++i) bytes += ctx.arg(i).size() + 16;
+  return bytes;
+}
+
+// The options of HSCAN, SSCAN and ZSCAN.
+struct ElementScan {
+  uint64_t cursor = 0;
+  uint64_t count = 10;
+  std::optional<std::string_view> pattern;  // none: everything matches
+  bool no_values = false;
+
+  bool matches(const ShortText& text) const;
+};
+// False: the error was answered.
+bool parse_scan_cursor(CommandContext& ctx, ElementScan& scan);
+bool parse_scan_options(CommandContext& ctx, bool is_hash, ElementScan& scan);
+// As Redis 8.2 reads a cursor.
+std::optional<uint64_t> cursor_argument(std::string_view text);
+
+// A long in a range, as Redis' getRangeLongFromObjectOrReply; without a text the errors are Redis' usual ones.
+bool range_argument(CommandContext& ctx, size_t position, int64_t least, int64_t most, int64_t& value, std::string_view text = {});
+
+}  // namespace pion
