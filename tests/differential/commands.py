@@ -1,8 +1,10 @@
-"""Random commands of the string and key families: valid and not, few keys so that they meet, values where encodings change."""
+"""Random commands: the string and key families here, a module for each other type beside this one; valid and not, few keys so that they meet, values where encodings change."""
 
 from __future__ import annotations
 
 import random
+
+from differential import hash_commands
 
 Command = list[bytes]
 
@@ -16,17 +18,21 @@ FLOATS = [
 ]  # fmt: skip
 DATABASES = [b"0", b"1", b"15", b"16", b"-1", b"x", b"99999999999"]
 LARGE_BYTES = 70_000  # streams to disk
+ALL_KEYS = [*KEYS, *LCS_KEYS, *hash_commands.KEYS]
 
 
 class Generator:
     """Commands from a seed. `large` also makes values of 64 KiB and more."""
 
+    FLOATS = FLOATS
+
     def __init__(self, seed: int, large: bool = True):
         self.random = random.Random(seed)
         self.large = large
+        self.families = [hash_commands.HashCommands(self)]
 
     def key(self) -> bytes:
-        return self.random.choice(KEYS)
+        return self.random.choice(KEYS if self.random.random() < 0.94 else ALL_KEYS)
 
     def integer(self) -> bytes:
         r = self.random
@@ -230,6 +236,8 @@ class Generator:
             (self.many_keys, 8), (self.expire, 10), (self.rename, 5), (self.copy, 5), (self.move, 3), (self.object, 8), (self.keys, 3),
             (self.scan, 3), (self.database, 4),
         ]  # fmt: skip
+        for family in self.families:
+            makers += family.makers()
         maker = r.choices([m for m, _ in makers], [w for _, w in makers])[0]
         command = maker()
         if r.random() < 0.03:

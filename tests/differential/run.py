@@ -18,11 +18,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from differential.commands import KEYS, Command, Generator  # noqa: E402
+from differential.commands import ALL_KEYS, KEYS, Command, Generator  # noqa: E402
+from differential.hash_commands import FIELDS  # noqa: E402
 from support.resp import Connection, ServerError  # noqa: E402
 from support.servers import PionServer, Redis82  # noqa: E402
 
 BATCH = 40
+CLOCK_LISTS = {b"HTTL": 1, b"HPTTL": 3000, b"HEXPIRETIME": 1, b"HPEXPIRETIME": 3000}
+UNORDERED = {b"KEYS", b"HKEYS", b"HVALS"}
 CLOCK_COMMANDS = {b"TTL": 1, b"PTTL": 3000, b"EXPIRETIME": 1, b"PEXPIRETIME": 3000}  # tolerance, in the command's unit
 
 
@@ -71,13 +74,44 @@ def same(command: Command, ours: tuple[bytes, object], theirs: tuple[bytes, obje
         return mine > 0 and other > 0 and abs(mine - other) <= CLOCK_COMMANDS[name]
     if name == b"OBJECT" and len(command) > 1 and command[1].upper() == b"IDLETIME":
         return isinstance(mine, int) and isinstance(other, int) and abs(mine - other) <= 2
-    if name == b"KEYS" and isinstance(mine, list) and isinstance(other, list):
+    if name in CLOCK_LISTS and isinstance(mine, list) and isinstance(other, list):
+        near = [a == b or (a > 0 and b > 0 and abs(a - b) <= CLOCK_LISTS[name]) for a, b in zip(mine, other)]
+        return len(mine) == len(other) and all(near)
+    if name in UNORDERED and isinstance(mine, list) and isinstance(other, list):
         return sorted(mine) == sorted(other)
+    if name == b"HGETALL":
+        return sorted(pairs_of(mine)) == sorted(pairs_of(other))
+    if name == b"HRANDFIELD":
+        return same_sample(command, mine, other)
+    if name == b"HSCAN" and isinstance(mine, list) and isinstance(other, list):
+        novalues = any(word.upper() == b"NOVALUES" for word in command)
+        items = [sorted(reply[1] if novalues else pairs_of(reply[1])) for reply in (mine, other)]
+        return mine[0] == other[0] and items[0] == items[1]
     if name == b"RANDOMKEY":
         return mine is not None and other is not None
     if name == b"SCAN" and isinstance(mine, list) and isinstance(other, list):
         return mine[0] == other[0] and sorted(mine[1]) == sorted(other[1])
     return False
+
+
+def pairs_of(reply: object) -> list[tuple]:
+    """A map, or a flat list of names and values, as pairs."""
+    if isinstance(reply, dict):
+        return list(reply.items())
+    assert isinstance(reply, list)
+    return list(zip(reply[::2], reply[1::2]))
+
+
+def same_sample(command: Command, mine: object, other: object) -> bool:
+    """A random choice: as many, of the same shape, and the same ones when all were asked for."""
+    if not isinstance(mine, list) or not isinstance(other, list):
+        return isinstance(mine, bytes) and isinstance(other, bytes)
+    if len(mine) != len(other) or [type(word) for word in mine] != [type(word) for word in other]:
+        return False
+    if int(command[2]) < 1000:
+        return True
+    flat = len(command) > 3 and not isinstance(mine[0], list)
+    return sorted(pairs_of(mine)) == sorted(pairs_of(other)) if flat else sorted(mine) == sorted(other)
 
 
 class Comparison:
@@ -106,12 +140,12 @@ class Comparison:
             command = self.generator.next()
             # An expired key counts until somebody meets it; which commands meet one (SCAN here, not there) is no promise.
             if command[0].upper() == b"DBSIZE":
-                commands.append([b"EXISTS", *KEYS])
+                commands.append([b"EXISTS", *ALL_KEYS])
             commands.append(command)
         return commands
 
     def earlier(self, command: Command) -> list[str]:
-        keys = {word for word in command[1:] if word in KEYS}
+        keys = {word for word in command[1:] if word in ALL_KEYS}
         related = [f"{step}: {show(old)}" for step, old in self.history if keys & set(old[1:]) or old[0].upper() in (b"SELECT", b"SWAPDB")]
         return related[-8:]
 
@@ -141,13 +175,14 @@ class Comparison:
     def whole_keyspaces(self) -> None:
         """Every database: the keys by a walk in small steps, then each key's type, value, encoding and expiry."""
         for database in (b"0", b"1", b"2", b"15"):
-            self.both([[b"SELECT", database], [b"EXISTS", *KEYS], [b"DBSIZE"]])
+            self.both([[b"SELECT", database], [b"EXISTS", *ALL_KEYS], [b"DBSIZE"]])
             walked = [sorted(walk(connection)) for connection in (self.pion, self.redis)]
             if walked[0] != walked[1]:
                 found = Difference(self.report.commands, [b"SCAN", b"walk of", database], repr(walked[0]).encode(), repr(walked[1]).encode(), [])
                 self.report.differences.append(found)
             for key in walked[1]:
-                self.both([[b"TYPE", key], [b"GET", key], [b"OBJECT", b"ENCODING", key], [b"PEXPIRETIME", key]])
+                self.both([[b"TYPE", key], [b"GET", key], [b"OBJECT", b"ENCODING", key], [b"PEXPIRETIME", key], [b"HGETALL", key]])
+                self.both([[b"HPEXPIRETIME", key, b"FIELDS", b"%d" % len(FIELDS), *FIELDS]])
         self.both([[b"SELECT", b"0"]])
 
 
