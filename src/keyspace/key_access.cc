@@ -12,8 +12,9 @@ constexpr size_t kKeptEffectBytes = 1 << 20;
 
 constexpr uint64_t kElementsPerAccess = 256;  // that one look at a key removes when they have expired
 
+// Behind room for the record's header, so that the journal need not copy it together.
 std::string& effects_of_thread() {
-  thread_local std::string effects;
+  thread_local std::string effects(kRecordRoomBytes, '\0');
   return effects;
 }
 
@@ -30,13 +31,13 @@ Status Keyspace::admit(uint64_t record_bytes, WriteKind kind) {
 }
 
 KeyAccess::KeyAccess(Keyspace& keyspace, const Key& key) : keyspace_(keyspace), effects_(effects_of_thread()) {
-  assert(effects_.empty());
+  assert(effects_.size() == kRecordRoomBytes);
   single_ = &stripe(key);
   single_->lock.lock();
 }
 
 KeyAccess::KeyAccess(Keyspace& keyspace, std::span<const Key> keys) : keyspace_(keyspace), effects_(effects_of_thread()) {
-  assert(effects_.empty());
+  assert(effects_.size() == kRecordRoomBytes);
   for (const Key& key : keys) set_[key.hash.stripe() / 64] |= 1ULL << key.hash.stripe() % 64;
   // Ascending order, so that two threads never wait for each other.
   for (unsigned i = 0; i < kStripes; ++i) {
@@ -45,7 +46,7 @@ KeyAccess::KeyAccess(Keyspace& keyspace, std::span<const Key> keys) : keyspace_(
 }
 
 KeyAccess::KeyAccess(Keyspace& keyspace, All) : keyspace_(keyspace), effects_(effects_of_thread()) {
-  assert(effects_.empty());
+  assert(effects_.size() == kRecordRoomBytes);
   set_.fill(~0ULL);
   for (Keyspace::Stripe& stripe : *keyspace_.stripes_) stripe.lock.lock();
 }
@@ -55,13 +56,10 @@ Lsn KeyAccess::finish() {
   locked_ = false;
   admitted_bytes = 0;
   Lsn lsn = 0;
-  if (!effects_.empty()) {
-    lsn = keyspace_.storage_.journal().append(static_cast<uint8_t>(RecordType::kKeyspace), {effects_});
-    if (effects_.capacity() > kKeptEffectBytes) {
-      std::string().swap(effects_);
-    } else {
-      effects_.clear();
-    }
+  if (effects_.size() > kRecordRoomBytes) {
+    lsn = keyspace_.storage_.journal().append_built(static_cast<uint8_t>(RecordType::kKeyspace), effects_);
+    if (effects_.capacity() > kKeptEffectBytes) std::string(kRecordRoomBytes, '\0').swap(effects_);
+    effects_.resize(kRecordRoomBytes);
     for (ExtentRef ref : freed_) keyspace_.storage_.extents().free(ref, lsn);
   }
   if (single_) {

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <span>
 
 #include "command/server_control.h"
 #include "command/table.h"
@@ -30,6 +31,7 @@ namespace pion {
 class IoThread;
 struct ThreadBatch;
 struct BatchedCommand;
+struct ParsedCommands;
 
 class Connection final : public EventHandler {
  public:
@@ -44,6 +46,10 @@ class Connection final : public EventHandler {
   bool settle();
   // The last record its waiting replies show.
   Lsn waits_for() const { return std::max(held_required_, required_); }
+
+  // At the end of the tick's events: first all connections' prefetch, then all their commands.
+  void prefetch_entries(std::span<const BatchedCommand> commands) const;
+  void run_gathered(const ParsedCommands& parsed);
 
   // A suspended command's answer.
   void complete(uint64_t turn, const std::function<void(ReplyWriter&)>& write, Lsn required);
@@ -90,8 +96,10 @@ class Connection final : public EventHandler {
     return state_ == State::kReady && !session_.close_after_reply && !closed_ && !draining_ && !killed_ && !output_full_;
   }
   void process();
-  size_t parse_batch(ThreadBatch& batch, RequestParser::Result& last);
-  void prefetch_keys(const ThreadBatch& batch, size_t count);
+  void gather();
+  ParsedCommands parse_batch(std::span<BatchedCommand> room);
+  void prefetch_buckets(std::span<BatchedCommand> commands) const;
+  bool run_batch(const ParsedCommands& parsed);
   void execute(BatchedCommand& command);
   void run_handler(BatchedCommand& command, ReplyWriter& reply);
   void run_on_worker(BatchedCommand& command);
@@ -121,6 +129,7 @@ class Connection final : public EventHandler {
   bool killed_ = false;
   bool end_of_input_ = false;
   bool output_full_ = false;
+  bool gathered_ = false;  // parsed commands wait for the end of the tick's events
 
   ReadBuffer in_;
   RequestParser parser_;

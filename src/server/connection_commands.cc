@@ -47,71 +47,103 @@ struct Connection::WorkerJob {
 
 void Connection::process() {
   while (may_run()) {
-    ThreadBatch& batch = thread_->batch();
-    RequestParser::Result last = RequestParser::Result::kCommand;
-    const PromptStore* prompt = thread_->shared().services.prompt;
-    const uint64_t revocations = prompt ? prompt->revocations() : 0;
-    const size_t count = parse_batch(batch, last);
-    if (count > 1) prefetch_keys(batch, count);
-    size_t done = 0;
-    while (done < count && may_run()) execute(batch.commands[done++]);
-    if (closed_) return;
-    if (done < count) {  // stopped in the middle: the rest is parsed again when it may run
-      in_.consume(batch.commands[done - 1].end);
-      parser_.rewind();
-    } else {
-      const size_t parsed = parser_.parsed_bytes();
-      in_.consume(parsed);
-      parser_.consumed(parsed);
+    const ParsedCommands parsed = parse_batch(thread_->batch().commands);
+    if (parsed.commands.size() > 1) {
+      prefetch_buckets(parsed.commands);
+      prefetch_entries(parsed.commands);
     }
-    if (!may_run()) {
-      batch_limit_ = 1;
-      return;
-    }
-    if (last == RequestParser::Result::kError) return protocol_error();
-    if (last == RequestParser::Result::kNeedMore || last == RequestParser::Result::kStream) {
-      if (!session_.begun_at && parser_.inside_command()) session_.begun_at = revocations;
-      return;
-    }
-    batch_limit_ = std::min(batch_limit_ * 2, kBatchCommands);
+    if (!run_batch(parsed)) return;
   }
 }
 
-// `last`: kCommand when the batch is full, otherwise why it ended.
-size_t Connection::parse_batch(ThreadBatch& batch, RequestParser::Result& last) {
+// What came is parsed now and run behind the tick's other events.
+void Connection::gather() {
+  const ParsedCommands parsed = parse_batch(thread_->gather_room());
+  if (parsed.commands.empty()) {
+    if (run_batch(parsed)) process();
+    return;
+  }
+  prefetch_buckets(parsed.commands);
+  gathered_ = true;
+  thread_->gather(*this, parsed);
+}
+
+void Connection::run_gathered(const ParsedCommands& parsed) {
+  gathered_ = false;
+  if (closed_) return;
+  if (run_batch(parsed)) process();
+  if (!closed_) return_buffer();
+}
+
+// True: there may be more to run.
+bool Connection::run_batch(const ParsedCommands& parsed) {
+  const std::span<BatchedCommand> commands = parsed.commands;
+  size_t done = 0;
+  while (done < commands.size() && may_run()) execute(commands[done++]);
+  if (closed_) return false;
+  if (done < commands.size()) {  // stopped before the end: the rest is parsed again when it may run
+    if (done > 0) in_.consume(commands[done - 1].end);
+    parser_.rewind();
+  } else {
+    const size_t bytes = parser_.parsed_bytes();
+    in_.consume(bytes);
+    parser_.consumed(bytes);
+  }
+  if (!may_run()) {
+    batch_limit_ = 1;
+    return false;
+  }
+  if (parsed.last == RequestParser::Result::kError) return protocol_error(), false;
+  if (parsed.last == RequestParser::Result::kNeedMore || parsed.last == RequestParser::Result::kStream) {
+    if (!session_.begun_at && parser_.inside_command()) session_.begun_at = parsed.revocations;
+    return false;
+  }
+  batch_limit_ = std::min(batch_limit_ * 2, kBatchCommands);
+  return true;
+}
+
+ParsedCommands Connection::parse_batch(std::span<BatchedCommand> room) {
+  ParsedCommands parsed;
+  const PromptStore* prompt = thread_->shared().services.prompt;
+  parsed.revocations = prompt ? prompt->revocations() : 0;
   const LiveSettings& live = thread_->shared().live;
   const bool trusted = session_.authenticated || !live.password_required.load(std::memory_order_relaxed);
   // One at a time before AUTH: what follows it has other limits.
-  const size_t limit = trusted ? batch_limit_ : 1;
+  const size_t limit = trusted ? std::min(batch_limit_, room.size()) : 1;
   parser_.set_limits({.authenticated = trusted,
                       .max_bulk_bytes = live.max_bulk_bytes.load(std::memory_order_relaxed),
                       .max_held_bytes = live.query_buffer_bytes.load(std::memory_order_relaxed)});
   size_t count = 0;
   while (count < limit) {
-    BatchedCommand& command = batch.commands[count];
-    last = parser_.next(in_, command.arguments, count == 0);
-    if (last != RequestParser::Result::kCommand) break;
+    BatchedCommand& command = room[count];
+    parsed.last = parser_.next(in_, command.arguments, count == 0);
+    if (parsed.last != RequestParser::Result::kCommand) break;
     command.end = parser_.parsed_bytes();
     command.command = resolve_command(command.arguments);
     count++;
   }
-  return count;
+  parsed.commands = room.first(count);
+  return parsed;
 }
 
 // Random keys are cache misses; asked for together they overlap. First the buckets, then what they point to.
-void Connection::prefetch_keys(const ThreadBatch& batch, size_t count) {
+void Connection::prefetch_buckets(std::span<BatchedCommand> commands) const {
   const Keyspace& keyspace = *thread_->shared().services.keyspace;
-  KeyHash hashes[kBatchCommands];
-  size_t found = 0;
-  for (size_t i = 0; i < count; ++i) {
-    const BatchedCommand& command = batch.commands[i];
-    if (!command.command.spec) continue;
-    const auto first = static_cast<size_t>(command.command.spec->keys.first);
-    if (first == 0 || first >= command.arguments.size()) continue;
-    hashes[found] = keyspace.key(command.arguments[first].bytes).hash;
-    keyspace.prefetch_bucket(session_.database, hashes[found++]);
+  for (BatchedCommand& command : commands) {
+    const CommandSpec* const spec = command.command.spec;
+    const size_t first = spec ? static_cast<size_t>(spec->keys.first) : 0;
+    command.has_key = first > 0 && first < command.arguments.size();
+    if (!command.has_key) continue;
+    command.hash = keyspace.key(command.arguments[first].bytes).hash;
+    keyspace.prefetch_bucket(session_.database, command.hash);
   }
-  for (size_t i = 0; i < found; ++i) keyspace.prefetch_entry(session_.database, hashes[i]);
+}
+
+void Connection::prefetch_entries(std::span<const BatchedCommand> commands) const {
+  const Keyspace& keyspace = *thread_->shared().services.keyspace;
+  for (const BatchedCommand& command : commands) {
+    if (command.has_key) keyspace.prefetch_entry(session_.database, command.hash);
+  }
 }
 
 void Connection::execute(BatchedCommand& command) {

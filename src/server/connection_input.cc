@@ -9,13 +9,23 @@
 #include "server/io_thread.h"
 
 namespace pion {
+namespace {
+
+// A connection that sent no more than this waits with it for the others of the tick. Who sends more has a batch of its own.
+constexpr size_t kGatheredBytes = 1 * kKiB;
+
+}  // namespace
 
 void Connection::on_readable() {
   if (!may_run()) {  // told again once it may: see resume()
     return set_interest({.read = false, .write = interest_.write, .peer_close = true});
   }
-  if (parser_.stream_remaining() > 0 ? receive_stream() : receive()) process();
-  if (!closed_) return_buffer();
+  if (parser_.stream_remaining() > 0) {
+    if (receive_stream()) process();
+  } else if (receive()) {
+    in_.size() <= kGatheredBytes ? gather() : process();
+  }
+  if (!closed_ && !gathered_) return_buffer();
 }
 
 // False: nothing new.
@@ -119,14 +129,12 @@ void Connection::settle_descriptors(uint64_t command_end) {
   if (received_->empty()) received_.reset();
 }
 
-// Connections without a command under way own no buffer: they read into the thread's.
+// Connections without a command under way own no buffer: they read into one of the thread's.
 void Connection::take_buffer() {
   if (in_.capacity() >= kReadBytes) return;
-  ReadBuffer& spare = thread_->spare_buffer();
-  spare.reserve(kReadBytes);
-  spare.append(in_.view());
-  in_.swap(spare);
-  spare.release();
+  ReadBuffer taken = thread_->take_buffer();
+  taken.append(in_.view());
+  in_.swap(taken);
 }
 
 void Connection::return_buffer() {
@@ -139,7 +147,7 @@ void Connection::return_buffer() {
   }
   in_.swap(rest);
   rest.consume(rest.size());
-  if (rest.capacity() == kReadBytes && thread_->spare_buffer().capacity() == 0) thread_->spare_buffer().swap(rest);
+  thread_->give_buffer(std::move(rest));
 }
 
 }  // namespace pion

@@ -15,6 +15,7 @@ namespace {
 constexpr int64_t kJournalRetryMs = 100;
 constexpr int64_t kActiveMs = 200;      // a client that sent something since then is active
 constexpr size_t kMovedAtOnce = 1000;
+constexpr size_t kGatheredCommands = 4;  // of one connection
 
 thread_local IoThread* current_thread = nullptr;
 
@@ -178,8 +179,44 @@ void IoThread::mark_dirty(Connection& connection) {
 
 void IoThread::retire(Connection& connection) { retired_.push_back(connection.id()); }
 
+std::span<BatchedCommand> IoThread::gather_room() {
+  if (gathered_slots_ + kGatheredCommands > gathered_batch_.commands.size()) run_gathered();
+  return {gathered_batch_.commands.data() + gathered_slots_, kGatheredCommands};
+}
+
+void IoThread::gather(Connection& connection, const ParsedCommands& parsed) {
+  gathered_.push_back({&connection, parsed});
+  gathered_slots_ += parsed.commands.size();
+}
+
+// Buckets were asked for when the commands were parsed; now what they point to.
+void IoThread::run_gathered() {
+  if (gathered_.size() > 1) {
+    for (const GatheredCommands& gathered : gathered_) gathered.connection->prefetch_entries(gathered.parsed.commands);
+  }
+  for (size_t i = 0; i < gathered_.size(); ++i) gathered_[i].connection->run_gathered(gathered_[i].parsed);
+  gathered_.clear();
+  gathered_slots_ = 0;
+}
+
+ReadBuffer IoThread::take_buffer() {
+  ReadBuffer buffer;
+  if (spare_.empty()) {
+    buffer.reserve(kReadCapacity);
+  } else {
+    buffer.swap(spare_.back());
+    spare_.pop_back();
+  }
+  return buffer;
+}
+
+void IoThread::give_buffer(ReadBuffer buffer) {
+  if (buffer.capacity() == kReadCapacity && spare_.size() < kSpareReadBuffers) spare_.push_back(std::move(buffer));
+}
+
 // Replies leave here, behind the journal.
 void IoThread::tick_end() {
+  if (!gathered_.empty()) run_gathered();
   if (!dirty_.empty()) {
     settling_.swap(dirty_);
     write_journal();

@@ -4,11 +4,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <thread>
 #include <unordered_map>
 #include <vector>
 
 #include "io/reactor.h"
+#include "keyspace/shard.h"
 #include "resp/parser.h"
 #include "server/connection.h"
 #include "server/payload_target.h"
@@ -17,6 +19,9 @@
 namespace pion {
 
 inline constexpr size_t kReadBytes = 64 * kKiB;     // one read of small commands
+// Of a buffer for it. A little more, so that the beginnings of several do not fall on the same sets of the cache.
+inline constexpr size_t kReadCapacity = kReadBytes + 5 * 64;
+inline constexpr size_t kSpareReadBuffers = 32;
 inline constexpr size_t kStreamBytes = 256 * kKiB;  // one read of a payload that streams
 inline constexpr uint64_t kTurnReadBytes = 1 * kMiB;  // of one connection, then others have their turn
 
@@ -24,11 +29,26 @@ struct BatchedCommand {
   Arguments arguments;
   ResolvedCommand command;
   size_t end = 0;  // in the read buffer
+  bool has_key = false;
+  KeyHash hash;    // of its first key
 };
 
 // Commands parsed and not yet executed. One a thread: a connection that stops in the middle parses the rest again later.
 struct ThreadBatch {
   std::vector<BatchedCommand> commands{kBatchCommands};
+};
+
+struct ParsedCommands {
+  std::span<BatchedCommand> commands;
+  RequestParser::Result last = RequestParser::Result::kCommand;  // the room is full; otherwise why parsing ended
+  uint64_t revocations = 0;    // when it began
+};
+
+// A connection's first commands of this tick, to be run together with those of others: their cache misses overlap, and the
+// code of each step stays warm.
+struct GatheredCommands {
+  Connection* connection;
+  ParsedCommands parsed;
 };
 
 class IoThread {
@@ -62,7 +82,11 @@ class IoThread {
 
   // For connections.
   ThreadBatch& batch() { return batch_; }
-  ReadBuffer& spare_buffer() { return spare_; }
+  // Where a connection that sent little may put its commands until the events of the tick are through: a few slots.
+  std::span<BatchedCommand> gather_room();
+  void gather(Connection& connection, const ParsedCommands& parsed);
+  ReadBuffer take_buffer();
+  void give_buffer(ReadBuffer buffer);
   char* stream_buffer() { return stream_.get(); }
   StreamTarget* stream_target() { return &target_; }
   OutputChain& muted_output() { return muted_; }
@@ -73,6 +97,7 @@ class IoThread {
 
  private:
   void tick_end();
+  void run_gathered();
   void write_journal();
   void retry_waiting();
   void every_second();
@@ -102,7 +127,10 @@ class IoThread {
   int64_t wall_at_ms_ = -1;
 
   ThreadBatch batch_;
-  ReadBuffer spare_;
+  ThreadBatch gathered_batch_;
+  size_t gathered_slots_ = 0;  // in use
+  std::vector<GatheredCommands> gathered_;
+  std::vector<ReadBuffer> spare_;
   std::unique_ptr<char[]> stream_;
   OutputChain muted_;
   PayloadTarget target_;

@@ -43,7 +43,7 @@ struct RecordHeader {
   uint64_t lsn;           // of a batch record: the lsn of the record that follows it
   uint64_t hash;          // of body and header, see record_hash()
 };
-static_assert(sizeof(RecordHeader) == 24 && offsetof(RecordHeader, lsn) == 8 && offsetof(RecordHeader, hash) == 16);
+static_assert(sizeof(RecordHeader) == kRecordRoomBytes && sizeof(RecordHeader) == 24 && offsetof(RecordHeader, lsn) == 8 && offsetof(RecordHeader, hash) == 16);
 
 // Body of RecordType::kBatch, which opens each write.
 struct BatchBody {

@@ -70,7 +70,7 @@ void JournalLog::adopt_locked(std::shared_ptr<LogFile> file, std::deque<Batch> b
   unwritten_.clear();
   current_ = std::move(file);
   std::lock_guard lock(append_mutex_);
-  used_.store(current_->end + pending_.size());
+  use_locked(current_->end + pending_.size() - used_.load(), 0);
   room_.store(current_->room);
 }
 
@@ -223,7 +223,7 @@ bool JournalLog::extend_ahead() {
     if (!current_ || monotonic_ms() < extend_at_ms_.load()) return false;
     file = current_;
     from = file->room;
-    must = used_.load() + outstanding_.load() + setup_.sizes.reserve_bytes;
+    must = claimed_.load() + setup_.sizes.reserve_bytes;
   }
   for (const uint64_t target : {must + setup_.sizes.ahead_bytes, must + setup_.sizes.ahead_bytes / 8}) {
     if (target <= from) return true;

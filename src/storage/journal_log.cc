@@ -1,6 +1,7 @@
 #include "storage/journal_log.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -11,6 +12,7 @@ namespace {
 
 constexpr uint64_t kAdmitOverhead = sizeof(RecordHeader) + kRecordAlign + kBatchRecordBytes;
 constexpr size_t kScratchKeepBytes = 1 * kMiB;
+constexpr uint64_t kReserveAheadBytes = 16 * kKiB;  // by each thread
 constexpr size_t kSpareBuffers = 4;
 
 std::atomic<uint64_t> next_instance{1};
@@ -31,8 +33,19 @@ JournalLog::~JournalLog() = default;
 
 // ---- appending ----------------------------------------------------------------------------------------------------
 
-bool JournalLog::room_for(uint64_t extra) const {
-  return used_.load(std::memory_order_relaxed) + outstanding_.load(std::memory_order_relaxed) + extra <= room_.load(std::memory_order_relaxed);
+// For the calling thread: this many bytes beyond what must stay free.
+bool JournalLog::reserve(uint64_t bytes, uint64_t kept) {
+  if (reservation.instance != instance_) reservation = {instance_, 0};
+  if (reservation.bytes < bytes) {
+    const uint64_t missing = bytes - reservation.bytes;
+    const uint64_t more = room_for(kept + missing + kReserveAheadBytes) ? missing + kReserveAheadBytes : missing;
+    claimed_.fetch_add(more, std::memory_order_relaxed);
+    reservation.bytes += more;
+  } else if (reservation.bytes > bytes + kReserveAheadBytes) {  // a large record was admitted and not written
+    claimed_.fetch_sub(reservation.bytes - bytes, std::memory_order_relaxed);
+    reservation.bytes = bytes;
+  }
+  return room_for(kept);
 }
 
 Status JournalLog::admit(uint64_t bytes, WriteKind kind) {
@@ -46,12 +59,8 @@ Status JournalLog::admit(uint64_t bytes, WriteKind kind) {
   }
   if (bytes > kMaxRecordBytes) return fail(ErrorCode::kTooLarge, "a record of " + std::to_string(bytes) + " bytes is over the limit");
 
-  if (reservation.instance != instance_) reservation = {instance_, 0};
-  const uint64_t need = bytes + kAdmitOverhead;
-  outstanding_.fetch_add(need - reservation.bytes, std::memory_order_relaxed);  // wraps when it is less: meant
-  reservation.bytes = need;
   const uint64_t kept = grows ? setup_.sizes.reserve_bytes : 0;
-  if (room_for(kept)) return {};
+  if (reserve(bytes + kAdmitOverhead, kept)) return {};
 
   Status extended;
   {
@@ -59,8 +68,7 @@ Status JournalLog::admit(uint64_t bytes, WriteKind kind) {
     extended = extend_room_locked(setup_.sizes.reserve_bytes);
   }
   if (room_for(kept)) return {};
-  outstanding_.fetch_sub(reservation.bytes, std::memory_order_relaxed);
-  reservation.bytes = 0;
+  claimed_.fetch_sub(std::exchange(reservation.bytes, 0), std::memory_order_relaxed);
   refused_full_.fetch_add(1, std::memory_order_relaxed);
   const std::string why = extended ? "the journal has no room" : extended.error().message;
   if (grows) set_full(true, why);
@@ -72,7 +80,7 @@ Status JournalLog::extend_room_locked(uint64_t extra) {
   if (!current_ || room_for(extra)) return {};
   const int64_t now = monotonic_ms();
   if (now < extend_at_ms_.load(std::memory_order_relaxed)) return fail(ErrorCode::kNoSpace, "the disk is full: the journal cannot grow");
-  const uint64_t must = used_.load() + outstanding_.load() + extra;
+  const uint64_t must = claimed_.load() + extra;
   Status status;
   for (const uint64_t target : {must + setup_.sizes.ahead_bytes, must}) {
     if (target <= current_->room) return {};
@@ -89,40 +97,50 @@ Status JournalLog::extend_room_locked(uint64_t extra) {
 void JournalLog::begin_buffer_locked() {
   pending_.assign(kBatchRecordBytes, '\0');
   pending_first_ = appended_.load(std::memory_order_relaxed) + 1;
-  used_.fetch_add(kBatchRecordBytes, std::memory_order_relaxed);
+  use_locked(kBatchRecordBytes, 0);
+}
+
+// The only writer at a time: no locked instruction.
+void JournalLog::use_locked(uint64_t bytes, uint64_t reserved) {
+  used_.store(used_.load(std::memory_order_relaxed) + bytes, std::memory_order_relaxed);
+  if (bytes != reserved) claimed_.fetch_add(bytes - reserved, std::memory_order_relaxed);
 }
 
 Lsn JournalLog::append(uint8_t type, std::initializer_list<std::string_view> parts) {
   if (!enabled()) return appended_.fetch_add(1, std::memory_order_acq_rel) + 1;
-  // Copied together and hashed here, outside the lock; inside, only the lsn is mixed in.
   thread_local std::string scratch;
-  scratch.assign(sizeof(RecordHeader), '\0');
+  scratch.assign(kRecordRoomBytes, '\0');
   for (const std::string_view part : parts) scratch.append(part);
-  const auto total = static_cast<uint32_t>(scratch.size());
-  const uint64_t body_hash = xxh3(std::string_view(scratch).substr(sizeof(RecordHeader)));
-  scratch.resize(padded_record(total), '\0');
+  const Lsn lsn = append_built(type, scratch);
+  if (scratch.capacity() > kScratchKeepBytes) std::string().swap(scratch);
+  return lsn;
+}
+
+Lsn JournalLog::append_built(uint8_t type, std::string& record) {
+  if (!enabled()) return appended_.fetch_add(1, std::memory_order_acq_rel) + 1;
+  // Hashed outside the lock; inside, only the lsn is mixed in.
+  const auto total = static_cast<uint32_t>(record.size());
+  const uint64_t body_hash = xxh3(std::string_view(record).substr(kRecordRoomBytes));
+  record.resize(padded_record(total), '\0');
+  const uint64_t size = record.size();
   const uint64_t key = record_key(setup_.seed, total, type, 0);
   RecordHeader header{.total_bytes = total, .type = type, .flags = 0, .header_check = 0, .lsn = 0, .hash = 0};
-
-  {
-    std::lock_guard lock(append_mutex_);
-    if (pending_.empty()) begin_buffer_locked();
-    header.lsn = appended_.load(std::memory_order_relaxed) + 1;
-    const uint64_t place = record_place(key, header.lsn);
-    header.header_check = record_header_check(place);
-    header.hash = record_hash(body_hash, place);
-    std::memcpy(scratch.data(), &header, sizeof header);
-    pending_.append(scratch);
-    used_.fetch_add(scratch.size(), std::memory_order_relaxed);
-    appended_.store(header.lsn, std::memory_order_release);
+  uint64_t reserved = 0;
+  if (reservation.instance == instance_) {
+    reserved = std::min<uint64_t>(reservation.bytes, size);
+    reservation.bytes -= reserved;
   }
 
-  if (reservation.instance == instance_ && reservation.bytes > 0) {
-    const uint64_t spent = std::min<uint64_t>(reservation.bytes, scratch.size());
-    reservation.bytes -= spent;
-    outstanding_.fetch_sub(spent, std::memory_order_relaxed);
-  }
-  if (scratch.capacity() > kScratchKeepBytes) std::string().swap(scratch);
+  std::lock_guard lock(append_mutex_);
+  if (pending_.empty()) begin_buffer_locked();
+  header.lsn = appended_.load(std::memory_order_relaxed) + 1;
+  const uint64_t place = record_place(key, header.lsn);
+  header.header_check = record_header_check(place);
+  header.hash = record_hash(body_hash, place);
+  std::memcpy(record.data(), &header, sizeof header);
+  pending_.append(record);
+  use_locked(size, reserved);
+  appended_.store(header.lsn, std::memory_order_release);
   return header.lsn;
 }
 
@@ -165,14 +183,16 @@ Status JournalLog::write_locked(bool even_if_empty) {
 }
 
 void JournalLog::switch_file_locked() {
-  const uint64_t not_written = used_.load() - current_->end;
-  const uint64_t need = prepared_->end + not_written + outstanding_.load() + setup_.sizes.reserve_bytes;
+  const uint64_t need = claimed_.load() - current_->end + prepared_->end + setup_.sizes.reserve_bytes;
   if (need > prepared_->room) {
     const uint64_t target = need + setup_.sizes.ahead_bytes;
     if (!prepared_->file->allocate(prepared_->room, target - prepared_->room)) return;  // go on in the old file
     prepared_->room = target;
   }
-  used_.fetch_add(prepared_->end - current_->end);
+  {
+    std::lock_guard lock(append_mutex_);
+    use_locked(prepared_->end - current_->end, 0);  // less, usually: the sum wraps, as meant
+  }
   room_.store(prepared_->room);
   closing_.push_back(std::move(current_));
   current_ = std::move(prepared_);

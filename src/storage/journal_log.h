@@ -55,6 +55,7 @@ class JournalLog final : public Journal {
 
   Status admit(uint64_t bytes, WriteKind kind) override;
   Lsn append(uint8_t type, std::initializer_list<std::string_view> parts) override;
+  Lsn append_built(uint8_t type, std::string& record) override;
   Lsn appended_lsn() const override { return appended_.load(std::memory_order_acquire); }
   Lsn written_lsn() const override { return enabled() ? written_.load(std::memory_order_acquire) : appended_lsn(); }
   Lsn synced_lsn() const override { return enabled() ? synced_.load(std::memory_order_acquire) : appended_lsn(); }
@@ -123,6 +124,7 @@ class JournalLog final : public Journal {
   enum class State : uint8_t { kOk, kFull, kFailed };
 
   void begin_buffer_locked();
+  void use_locked(uint64_t bytes, uint64_t reserved);
   void fill_batch_header(std::string& buffer, Lsn first, Lsn synced);
   Status write_locked(bool even_if_empty);
   Status put_batch_locked(std::string buffer, Lsn first, Lsn last);
@@ -134,7 +136,10 @@ class JournalLog final : public Journal {
   void set_failed(const Error& error);
   void set_full(bool full, const std::string& why);
   Status refusal() const;
-  bool room_for(uint64_t extra) const;
+  bool room_for(uint64_t extra) const {
+    return claimed_.load(std::memory_order_relaxed) + extra <= room_.load(std::memory_order_relaxed);
+  }
+  bool reserve(uint64_t bytes, uint64_t kept);
   Status extend_room_locked(uint64_t extra);
   Status sync_once();
   Status mend();
@@ -157,9 +162,10 @@ class JournalLog final : public Journal {
   Lsn pending_first_ = 0;
   std::atomic<Lsn> appended_{0};
 
-  // Room: bytes of the file in use that are spoken for (written and pending), reserved by admit(), and there.
+  // Room: bytes of the file in use that are written or pending (changed under append_mutex_), these and what admit() reserved,
+  // and what there is. A thread reserves some KiB at a time, so that most records touch none but the first.
   std::atomic<uint64_t> used_{0};
-  std::atomic<uint64_t> outstanding_{0};
+  std::atomic<uint64_t> claimed_{0};
   std::atomic<uint64_t> room_{0};
 
   std::mutex create_mutex_;  // one file is made at a time; before write_mutex_

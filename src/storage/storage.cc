@@ -1,6 +1,9 @@
 #include "storage/storage.h"
 
 #include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -236,7 +239,23 @@ Status StorageImpl::recover() {
 
 // ---- threads ------------------------------------------------------------------------------------------------------
 
+// Everybody waits for the sync thread, and it mostly waits for the disk: with a short slice of its own it runs as soon as the
+// disk is done, also beside threads that use theirs up (Linux 6.12 and later; older ones ignore it).
+void take_short_slices() {
+  // The kernel's struct sched_attr, first version: its header and the C library's cannot be included together.
+  struct {
+    uint32_t size = sizeof *this, policy = 0;  // the usual policy
+    uint64_t flags = 0;
+    int32_t nice = ::getpriority(PRIO_PROCESS, 0);
+    uint32_t priority = 0;
+    uint64_t runtime_ns = 100'000, deadline_ns = 0, period_ns = 0;
+  } attributes;
+  static_assert(sizeof attributes == 48);
+  static_cast<void>(::syscall(SYS_sched_setattr, 0, &attributes, 0));
+}
+
 void StorageImpl::run_sync() {
+  take_short_slices();
   while (!stopping_.load()) journal_->sync_tick();
 }
 
