@@ -217,15 +217,106 @@ constexpr ArgumentDoc kArguments49[] = {
     {.name = "timeout", .type = "integer"},
 };
 constexpr ArgumentDoc kArguments50[] = {
+    {.name = "pattern", .type = "pattern", .flags = 2},
+};
+constexpr ArgumentDoc kArguments51[] = {
+    {.name = "channel", .type = "string"},
+    {.name = "message", .type = "string"},
+};
+constexpr ArgumentDoc kArguments52[] = {
+    {.name = "shardchannel", .type = "string", .flags = 3},
+};
+constexpr ArgumentDoc kArguments53[] = {
+    {.name = "channel", .type = "string", .flags = 3},
+};
+constexpr ArgumentDoc kArguments54[] = {
+    {.name = "pattern", .type = "pattern", .flags = 1},
+};
+constexpr ArgumentDoc kArguments55[] = {
+    {.name = "pattern", .type = "pattern", .flags = 3},
+};
+constexpr ArgumentDoc kArguments56[] = {
+    {.name = "shardchannel", .type = "string"},
+    {.name = "message", .type = "string"},
+};
+constexpr KeySpecDoc kKeySpecs57[] = {
+    {.flags = "not_key", .index = 1, .last = 0, .step = 1, .limit = 0},
+};
+constexpr ArgumentDoc kArguments58[] = {
+    {.name = "shardchannel", .type = "string", .flags = 2},
+};
+constexpr KeySpecDoc kKeySpecs59[] = {
+    {.flags = "not_key", .index = 1, .last = -1, .step = 1, .limit = 0},
+};
+constexpr ArgumentDoc kArguments60[] = {
+    {.name = "channel", .type = "string", .flags = 2},
+};
+constexpr ArgumentDoc kArguments61[] = {
     {.name = "username", .type = "string", .flags = 1, .since = "6.0.0"},
     {.name = "password", .type = "string"},
 };
-constexpr ArgumentDoc kArguments51[] = {
+constexpr ArgumentDoc kArguments62[] = {
+    {.name = "write", .type = "pure-token", .token = "WRITE"},
+    {.name = "all", .type = "pure-token", .token = "ALL"},
+};
+constexpr ArgumentDoc kArguments63[] = {
+    {.name = "timeout", .type = "integer"},
+    {.name = "mode", .type = "oneof", .flags = 1, .children = kArguments62, .since = "6.2.0"},
+};
+constexpr ArgumentDoc kArguments64[] = {
+    {.name = "on", .type = "pure-token", .token = "ON"},
+    {.name = "off", .type = "pure-token", .token = "OFF"},
+    {.name = "skip", .type = "pure-token", .token = "SKIP"},
+};
+constexpr ArgumentDoc kArguments65[] = {
+    {.name = "action", .type = "oneof", .children = kArguments64},
+};
+constexpr ArgumentDoc kArguments66[] = {
+    {.name = "connection-name", .type = "string"},
+};
+constexpr ArgumentDoc kArguments67[] = {
+    {.name = "normal", .type = "pure-token", .token = "NORMAL"},
+    {.name = "master", .type = "pure-token", .token = "MASTER", .since = "3.2.0"},
+    {.name = "slave", .type = "pure-token", .token = "SLAVE"},
+    {.name = "replica", .type = "pure-token", .token = "REPLICA", .since = "5.0.0"},
+    {.name = "pubsub", .type = "pure-token", .token = "PUBSUB"},
+};
+constexpr ArgumentDoc kArguments68[] = {
+    {.name = "yes", .type = "pure-token", .token = "YES"},
+    {.name = "no", .type = "pure-token", .token = "NO"},
+};
+constexpr ArgumentDoc kArguments69[] = {
+    {.name = "client-id", .type = "integer", .token = "ID", .flags = 1, .since = "2.8.12"},
+    {.name = "client-type", .type = "oneof", .token = "TYPE", .flags = 1, .children = kArguments67, .since = "2.8.12"},
+    {.name = "username", .type = "string", .token = "USER", .flags = 1},
+    {.name = "addr", .type = "string", .token = "ADDR", .flags = 1, .display = "ip:port"},
+    {.name = "laddr", .type = "string", .token = "LADDR", .flags = 1, .since = "6.2.0", .display = "ip:port"},
+    {.name = "skipme", .type = "oneof", .token = "SKIPME", .flags = 1, .children = kArguments68},
+    {.name = "maxage", .type = "integer", .token = "MAXAGE", .flags = 1, .since = "7.4.0"},
+};
+constexpr ArgumentDoc kArguments70[] = {
+    {.name = "old-format", .type = "string", .deprecated_since = "2.8.12", .display = "ip:port"},
+    {.name = "new-format", .type = "oneof", .flags = 2, .children = kArguments69},
+};
+constexpr ArgumentDoc kArguments71[] = {
+    {.name = "filter", .type = "oneof", .children = kArguments70},
+};
+constexpr ArgumentDoc kArguments72[] = {
     {.name = "on", .type = "pure-token", .token = "ON"},
     {.name = "off", .type = "pure-token", .token = "OFF"},
 };
-constexpr ArgumentDoc kArguments52[] = {
-    {.name = "status", .type = "oneof", .children = kArguments51},
+constexpr ArgumentDoc kArguments73[] = {
+    {.name = "enabled", .type = "oneof", .children = kArguments72},
+};
+constexpr ArgumentDoc kArguments74[] = {
+    {.name = "libname", .type = "string", .token = "LIB-NAME"},
+    {.name = "libver", .type = "string", .token = "LIB-VER"},
+};
+constexpr ArgumentDoc kArguments75[] = {
+    {.name = "attr", .type = "oneof", .children = kArguments74},
+};
+constexpr ArgumentDoc kArguments76[] = {
+    {.name = "status", .type = "oneof", .children = kArguments72},
     {.name = "client-id", .type = "integer", .token = "REDIRECT", .flags = 1},
     {.name = "prefix", .type = "string", .token = "PREFIX", .flags = 7},
     {.name = "bcast", .type = "pure-token", .token = "BCAST", .flags = 1},
@@ -233,157 +324,101 @@ constexpr ArgumentDoc kArguments52[] = {
     {.name = "optout", .type = "pure-token", .token = "OPTOUT", .flags = 1},
     {.name = "noloop", .type = "pure-token", .token = "NOLOOP", .flags = 1},
 };
-constexpr ArgumentDoc kArguments53[] = {
-    {.name = "write", .type = "pure-token", .token = "WRITE"},
-    {.name = "all", .type = "pure-token", .token = "ALL"},
+constexpr ArgumentDoc kArguments77[] = {
+    {.name = "timeout", .type = "pure-token", .token = "TIMEOUT"},
+    {.name = "error", .type = "pure-token", .token = "ERROR"},
 };
-constexpr ArgumentDoc kArguments54[] = {
-    {.name = "timeout", .type = "integer"},
-    {.name = "mode", .type = "oneof", .flags = 1, .children = kArguments53, .since = "6.2.0"},
+constexpr ArgumentDoc kArguments78[] = {
+    {.name = "client-id", .type = "integer"},
+    {.name = "unblock-type", .type = "oneof", .flags = 1, .children = kArguments77},
 };
-constexpr ArgumentDoc kArguments55[] = {
-    {.name = "on", .type = "pure-token", .token = "ON"},
-    {.name = "off", .type = "pure-token", .token = "OFF"},
-    {.name = "skip", .type = "pure-token", .token = "SKIP"},
-};
-constexpr ArgumentDoc kArguments56[] = {
-    {.name = "action", .type = "oneof", .children = kArguments55},
-};
-constexpr ArgumentDoc kArguments57[] = {
-    {.name = "enabled", .type = "oneof", .children = kArguments51},
-};
-constexpr ArgumentDoc kArguments58[] = {
-    {.name = "connection-name", .type = "string"},
-};
-constexpr ArgumentDoc kArguments59[] = {
+constexpr ArgumentDoc kArguments79[] = {
     {.name = "normal", .type = "pure-token", .token = "NORMAL"},
     {.name = "master", .type = "pure-token", .token = "MASTER"},
     {.name = "replica", .type = "pure-token", .token = "REPLICA"},
     {.name = "pubsub", .type = "pure-token", .token = "PUBSUB"},
 };
-constexpr ArgumentDoc kArguments60[] = {
-    {.name = "client-type", .type = "oneof", .token = "TYPE", .flags = 1, .children = kArguments59, .since = "5.0.0"},
+constexpr ArgumentDoc kArguments80[] = {
+    {.name = "client-type", .type = "oneof", .token = "TYPE", .flags = 1, .children = kArguments79, .since = "5.0.0"},
     {.name = "client-id", .type = "integer", .token = "ID", .flags = 3, .since = "6.2.0"},
 };
-constexpr ArgumentDoc kArguments61[] = {
-    {.name = "timeout", .type = "pure-token", .token = "TIMEOUT"},
-    {.name = "error", .type = "pure-token", .token = "ERROR"},
+constexpr ArgumentDoc kArguments81[] = {
+    {.name = "mode", .type = "oneof", .children = kArguments68},
 };
-constexpr ArgumentDoc kArguments62[] = {
-    {.name = "client-id", .type = "integer"},
-    {.name = "unblock-type", .type = "oneof", .flags = 1, .children = kArguments61},
-};
-constexpr ArgumentDoc kArguments63[] = {
-    {.name = "libname", .type = "string", .token = "LIB-NAME"},
-    {.name = "libver", .type = "string", .token = "LIB-VER"},
-};
-constexpr ArgumentDoc kArguments64[] = {
-    {.name = "attr", .type = "oneof", .children = kArguments63},
-};
-constexpr ArgumentDoc kArguments65[] = {
-    {.name = "normal", .type = "pure-token", .token = "NORMAL"},
-    {.name = "master", .type = "pure-token", .token = "MASTER", .since = "3.2.0"},
-    {.name = "slave", .type = "pure-token", .token = "SLAVE"},
-    {.name = "replica", .type = "pure-token", .token = "REPLICA", .since = "5.0.0"},
-    {.name = "pubsub", .type = "pure-token", .token = "PUBSUB"},
-};
-constexpr ArgumentDoc kArguments66[] = {
-    {.name = "yes", .type = "pure-token", .token = "YES"},
-    {.name = "no", .type = "pure-token", .token = "NO"},
-};
-constexpr ArgumentDoc kArguments67[] = {
-    {.name = "client-id", .type = "integer", .token = "ID", .flags = 1, .since = "2.8.12"},
-    {.name = "client-type", .type = "oneof", .token = "TYPE", .flags = 1, .children = kArguments65, .since = "2.8.12"},
-    {.name = "username", .type = "string", .token = "USER", .flags = 1},
-    {.name = "addr", .type = "string", .token = "ADDR", .flags = 1, .display = "ip:port"},
-    {.name = "laddr", .type = "string", .token = "LADDR", .flags = 1, .since = "6.2.0", .display = "ip:port"},
-    {.name = "skipme", .type = "oneof", .token = "SKIPME", .flags = 1, .children = kArguments66},
-    {.name = "maxage", .type = "integer", .token = "MAXAGE", .flags = 1, .since = "7.4.0"},
-};
-constexpr ArgumentDoc kArguments68[] = {
-    {.name = "old-format", .type = "string", .deprecated_since = "2.8.12", .display = "ip:port"},
-    {.name = "new-format", .type = "oneof", .flags = 2, .children = kArguments67},
-};
-constexpr ArgumentDoc kArguments69[] = {
-    {.name = "filter", .type = "oneof", .children = kArguments68},
-};
-constexpr ArgumentDoc kArguments70[] = {
-    {.name = "mode", .type = "oneof", .children = kArguments66},
-};
-constexpr ArgumentDoc kArguments71[] = {
+constexpr ArgumentDoc kArguments82[] = {
     {.name = "message", .type = "string"},
 };
-constexpr ArgumentDoc kArguments72[] = {
+constexpr ArgumentDoc kArguments83[] = {
     {.name = "username", .type = "string"},
     {.name = "password", .type = "string"},
 };
-constexpr ArgumentDoc kArguments73[] = {
+constexpr ArgumentDoc kArguments84[] = {
     {.name = "protover", .type = "integer"},
-    {.name = "auth", .type = "block", .token = "AUTH", .flags = 1, .children = kArguments72},
+    {.name = "auth", .type = "block", .token = "AUTH", .flags = 1, .children = kArguments83},
     {.name = "clientname", .type = "string", .token = "SETNAME", .flags = 1},
 };
-constexpr ArgumentDoc kArguments74[] = {
-    {.name = "arguments", .type = "block", .flags = 1, .children = kArguments73},
+constexpr ArgumentDoc kArguments85[] = {
+    {.name = "arguments", .type = "block", .flags = 1, .children = kArguments84},
 };
-constexpr ArgumentDoc kArguments75[] = {
+constexpr ArgumentDoc kArguments86[] = {
     {.name = "message", .type = "string", .flags = 1},
 };
-constexpr ArgumentDoc kArguments76[] = {
+constexpr ArgumentDoc kArguments87[] = {
     {.name = "index", .type = "integer"},
 };
-constexpr ArgumentDoc kArguments77[] = {
+constexpr ArgumentDoc kArguments88[] = {
     {.name = "schedule", .type = "pure-token", .token = "SCHEDULE", .flags = 1, .since = "3.2.2"},
 };
-constexpr ArgumentDoc kArguments78[] = {
+constexpr ArgumentDoc kArguments89[] = {
     {.name = "command-name", .type = "string", .flags = 3},
 };
-constexpr ArgumentDoc kArguments79[] = {
+constexpr ArgumentDoc kArguments90[] = {
     {.name = "command", .type = "string"},
     {.name = "arg", .type = "string", .flags = 3},
 };
-constexpr ArgumentDoc kArguments80[] = {
+constexpr ArgumentDoc kArguments91[] = {
     {.name = "module-name", .type = "string", .token = "MODULE"},
     {.name = "category", .type = "string", .token = "ACLCAT"},
     {.name = "pattern", .type = "pattern", .token = "PATTERN"},
 };
-constexpr ArgumentDoc kArguments81[] = {
-    {.name = "filterby", .type = "oneof", .token = "FILTERBY", .flags = 1, .children = kArguments80},
+constexpr ArgumentDoc kArguments92[] = {
+    {.name = "filterby", .type = "oneof", .token = "FILTERBY", .flags = 1, .children = kArguments91},
 };
-constexpr ArgumentDoc kArguments82[] = {
-    {.name = "parameter", .type = "string", .flags = 2},
-};
-constexpr ArgumentDoc kArguments83[] = {
+constexpr ArgumentDoc kArguments93[] = {
     {.name = "parameter", .type = "string"},
     {.name = "value", .type = "string"},
 };
-constexpr ArgumentDoc kArguments84[] = {
-    {.name = "data", .type = "block", .flags = 2, .children = kArguments83},
+constexpr ArgumentDoc kArguments94[] = {
+    {.name = "data", .type = "block", .flags = 2, .children = kArguments93},
 };
-constexpr ArgumentDoc kArguments85[] = {
+constexpr ArgumentDoc kArguments95[] = {
+    {.name = "parameter", .type = "string", .flags = 2},
+};
+constexpr ArgumentDoc kArguments96[] = {
     {.name = "async", .type = "pure-token", .token = "ASYNC", .since = "4.0.0"},
     {.name = "sync", .type = "pure-token", .token = "SYNC", .since = "6.2.0"},
 };
-constexpr ArgumentDoc kArguments86[] = {
-    {.name = "flush-type", .type = "oneof", .flags = 1, .children = kArguments85},
+constexpr ArgumentDoc kArguments97[] = {
+    {.name = "flush-type", .type = "oneof", .flags = 1, .children = kArguments96},
 };
-constexpr ArgumentDoc kArguments87[] = {
+constexpr ArgumentDoc kArguments98[] = {
     {.name = "section", .type = "string", .flags = 3},
 };
-constexpr ArgumentDoc kArguments88[] = {
+constexpr ArgumentDoc kArguments99[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "count", .type = "integer", .token = "SAMPLES", .flags = 1},
 };
-constexpr ArgumentDoc kArguments89[] = {
+constexpr ArgumentDoc kArguments100[] = {
     {.name = "nosave", .type = "pure-token", .token = "NOSAVE"},
     {.name = "save", .type = "pure-token", .token = "SAVE"},
 };
-constexpr ArgumentDoc kArguments90[] = {
-    {.name = "save-selector", .type = "oneof", .flags = 1, .children = kArguments89},
+constexpr ArgumentDoc kArguments101[] = {
+    {.name = "save-selector", .type = "oneof", .flags = 1, .children = kArguments100},
     {.name = "now", .type = "pure-token", .token = "NOW", .flags = 1, .since = "7.0.0"},
     {.name = "force", .type = "pure-token", .token = "FORCE", .flags = 1, .since = "7.0.0"},
     {.name = "abort", .type = "pure-token", .token = "ABORT", .flags = 1, .since = "7.0.0"},
 };
-constexpr ArgumentDoc kArguments91[] = {
+constexpr ArgumentDoc kArguments102[] = {
     {.name = "index1", .type = "integer"},
     {.name = "index2", .type = "integer"},
 };
@@ -407,7 +442,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Authenticates the connection.",
      .complexity = "O(N) where N is the number of passwords defined for the user",
-     .arguments = kArguments50,
+     .arguments = kArguments61,
      .history = "6.0.0:Added ACL style (username and password).",
      .flag_names = "noscript loading stale fast no_auth allow_busy"},
     {.name = "bgsave",
@@ -417,7 +452,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Asynchronously saves the database(s) to disk.",
      .complexity = "O(1)",
-     .arguments = kArguments77,
+     .arguments = kArguments88,
      .history = "3.2.2:Added the `SCHEDULE` option.",
      .flag_names = "admin noscript no_async_loading"},
     {.name = "client",
@@ -434,7 +469,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "6.0.0",
      .summary = "Instructs the server whether to track the keys in the next request.",
      .complexity = "O(1)",
-     .arguments = kArguments70,
+     .arguments = kArguments81,
      .flag_names = "noscript loading stale"},
     {.name = "client|getname",
      .arity = 2,
@@ -484,7 +519,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.4.0",
      .summary = "Terminates open connections.",
      .complexity = "O(N) where N is the number of client connections",
-     .arguments = kArguments69,
+     .arguments = kArguments71,
      .history = "2.8.12:Added new filter format.\n2.8.12:`ID` option.\n3.2.0:Added `master` type in for `TYPE` option.\n5.0.0:Replaced `slave` `TYPE` with `replica`. `slave` still supported for backward compatibility.\n6.2.0:`LADDR` option.\n7.4.0:`MAXAGE` option.",
      .flag_names = "admin noscript loading stale"},
     {.name = "client|list",
@@ -494,7 +529,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.4.0",
      .summary = "Lists open connections.",
      .complexity = "O(N) where N is the number of client connections",
-     .arguments = kArguments60,
+     .arguments = kArguments80,
      .tips = "nondeterministic_output",
      .history = "2.8.12:Added unique client `id` field.\n5.0.0:Added optional `TYPE` filter.\n6.0.0:Added `user` field.\n6.2.0:Added `argv-mem`, `tot-mem`, `laddr` and `redir` fields and the optional `ID` filter.\n7.0.0:Added `resp`, `multi-mem`, `rbs` and `rbp` fields.\n7.0.3:Added `ssub` field.\n7.2.0:Added `lib-name` and `lib-ver` fields.\n7.4.0:Added `watch` field.\n8.0.0:Added `io-thread` field.",
      .flag_names = "admin noscript loading stale"},
@@ -505,7 +540,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.0.0",
      .summary = "Sets the client eviction mode of the connection.",
      .complexity = "O(1)",
-     .arguments = kArguments57,
+     .arguments = kArguments73,
      .flag_names = "admin noscript loading stale"},
     {.name = "client|no-touch",
      .arity = 3,
@@ -514,7 +549,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.2.0",
      .summary = "Controls whether commands sent by the client affect the LRU/LFU of accessed keys.",
      .complexity = "O(1)",
-     .arguments = kArguments57,
+     .arguments = kArguments73,
      .flag_names = "noscript loading stale"},
     {.name = "client|pause",
      .arity = -3,
@@ -523,7 +558,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "3.0.0",
      .summary = "Suspends commands processing.",
      .complexity = "O(1)",
-     .arguments = kArguments54,
+     .arguments = kArguments63,
      .history = "6.2.0:`CLIENT PAUSE WRITE` mode added along with the `mode` option.",
      .flag_names = "admin noscript loading stale"},
     {.name = "client|reply",
@@ -533,7 +568,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "3.2.0",
      .summary = "Instructs the server whether to reply to commands.",
      .complexity = "O(1)",
-     .arguments = kArguments56,
+     .arguments = kArguments65,
      .flag_names = "noscript loading stale"},
     {.name = "client|setinfo",
      .arity = 4,
@@ -542,7 +577,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.2.0",
      .summary = "Sets information specific to the client or connection.",
      .complexity = "O(1)",
-     .arguments = kArguments64,
+     .arguments = kArguments75,
      .tips = "request_policy:all_nodes,response_policy:all_succeeded",
      .flag_names = "noscript loading stale"},
     {.name = "client|setname",
@@ -552,7 +587,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.6.9",
      .summary = "Sets the connection name.",
      .complexity = "O(1)",
-     .arguments = kArguments58,
+     .arguments = kArguments66,
      .tips = "request_policy:all_nodes,response_policy:all_succeeded",
      .flag_names = "noscript loading stale"},
     {.name = "client|tracking",
@@ -562,7 +597,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "6.0.0",
      .summary = "Controls server-assisted client-side caching for the connection.",
      .complexity = "O(1). Some options may introduce additional complexity.",
-     .arguments = kArguments52,
+     .arguments = kArguments76,
      .flag_names = "noscript loading stale"},
     {.name = "client|trackinginfo",
      .arity = 2,
@@ -579,7 +614,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "5.0.0",
      .summary = "Unblocks a client blocked by a blocking command from a different connection.",
      .complexity = "O(log N) where N is the number of client connections",
-     .arguments = kArguments62,
+     .arguments = kArguments78,
      .flag_names = "admin noscript loading stale"},
     {.name = "client|unpause",
      .arity = 2,
@@ -613,7 +648,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.0.0",
      .summary = "Returns documentary information about one, multiple or all commands.",
      .complexity = "O(N) where N is the number of commands to look up",
-     .arguments = kArguments78,
+     .arguments = kArguments89,
      .tips = "nondeterministic_output_order",
      .flag_names = "loading stale"},
     {.name = "command|getkeys",
@@ -623,7 +658,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.8.13",
      .summary = "Extracts the key names from an arbitrary command.",
      .complexity = "O(N) where N is the number of arguments to the command",
-     .arguments = kArguments79,
+     .arguments = kArguments90,
      .flag_names = "loading stale"},
     {.name = "command|getkeysandflags",
      .arity = -3,
@@ -632,7 +667,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.0.0",
      .summary = "Extracts the key names and access flags for an arbitrary command.",
      .complexity = "O(N) where N is the number of arguments to the command",
-     .arguments = kArguments79,
+     .arguments = kArguments90,
      .flag_names = "loading stale"},
     {.name = "command|help",
      .arity = 2,
@@ -649,7 +684,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.8.13",
      .summary = "Returns information about one, multiple or all commands.",
      .complexity = "O(N) where N is the number of commands to look up",
-     .arguments = kArguments78,
+     .arguments = kArguments89,
      .tips = "nondeterministic_output_order",
      .history = "7.0.0:Allowed to be called with no argument to get info on all commands.",
      .flag_names = "loading stale"},
@@ -660,7 +695,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.0.0",
      .summary = "Returns a list of command names.",
      .complexity = "O(N) where N is the total number of Redis commands",
-     .arguments = kArguments81,
+     .arguments = kArguments92,
      .tips = "nondeterministic_output_order",
      .flag_names = "loading stale"},
     {.name = "config",
@@ -677,7 +712,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.0.0",
      .summary = "Returns the effective values of configuration parameters.",
      .complexity = "O(N) when N is the number of configuration parameters provided",
-     .arguments = kArguments82,
+     .arguments = kArguments95,
      .history = "7.0.0:Added the ability to pass multiple pattern parameters in one call",
      .flag_names = "admin noscript loading stale"},
     {.name = "config|help",
@@ -713,7 +748,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.0.0",
      .summary = "Sets configuration parameters in-flight.",
      .complexity = "O(N) when N is the number of configuration parameters provided",
-     .arguments = kArguments84,
+     .arguments = kArguments94,
      .tips = "request_policy:all_nodes,response_policy:all_succeeded",
      .history = "7.0.0:Added the ability to set multiple parameters in one call.",
      .flag_names = "admin noscript loading stale"},
@@ -799,7 +834,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Returns the given string.",
      .complexity = "O(1)",
-     .arguments = kArguments71,
+     .arguments = kArguments82,
      .flag_names = "loading stale fast"},
     {.name = "exists",
      .arity = -2,
@@ -856,7 +891,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Removes all keys from all databases.",
      .complexity = "O(N) where N is the total number of keys in all databases",
-     .arguments = kArguments86,
+     .arguments = kArguments97,
      .tips = "request_policy:all_shards,response_policy:all_succeeded",
      .history = "4.0.0:Added the `ASYNC` flushing mode modifier.\n6.2.0:Added the `SYNC` flushing mode modifier.",
      .flag_names = "write"},
@@ -867,7 +902,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Remove all keys from the current database.",
      .complexity = "O(N) where N is the number of keys in the selected database",
-     .arguments = kArguments86,
+     .arguments = kArguments97,
      .tips = "request_policy:all_shards,response_policy:all_succeeded",
      .history = "4.0.0:Added the `ASYNC` flushing mode modifier.\n6.2.0:Added the `SYNC` flushing mode modifier.",
      .flag_names = "write"},
@@ -936,7 +971,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "6.0.0",
      .summary = "Handshakes with the Redis server.",
      .complexity = "O(1)",
-     .arguments = kArguments74,
+     .arguments = kArguments85,
      .history = "6.2.0:`protover` made optional; when called without arguments the command reports the current connection's context.",
      .flag_names = "noscript loading stale fast no_auth allow_busy"},
     {.name = "incr",
@@ -979,7 +1014,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Returns information and statistics about the server.",
      .complexity = "O(1)",
-     .arguments = kArguments87,
+     .arguments = kArguments98,
      .tips = "nondeterministic_output,request_policy:all_shards,response_policy:special",
      .history = "7.0.0:Added support for taking multiple section arguments.",
      .flag_names = "loading stale"},
@@ -1068,7 +1103,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "4.0.0",
      .summary = "Estimates the memory usage of a key.",
      .complexity = "O(N) where N is the number of samples.",
-     .arguments = kArguments88,
+     .arguments = kArguments99,
      .flag_names = "readonly",
      .key_specs = kKeySpecs40},
     {.name = "mget",
@@ -1233,7 +1268,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Returns the server's liveliness response.",
      .complexity = "O(1)",
-     .arguments = kArguments75,
+     .arguments = kArguments86,
      .tips = "request_policy:all_shards,response_policy:all_succeeded",
      .flag_names = "fast"},
     {.name = "psetex",
@@ -1250,6 +1285,15 @@ constexpr CommandSpec kFacts[] = {
      .deprecated_since = "2.6.12",
      .replaced_by = "`SET` with the `PX` argument",
      .doc_flags = "deprecated"},
+    {.name = "psubscribe",
+     .arity = -2,
+     .categories = "pubsub,slow",
+     .group = "pubsub",
+     .since = "2.0.0",
+     .summary = "Listens for messages published to channels that match one or more patterns.",
+     .complexity = "O(N) where N is the number of patterns to subscribe to.",
+     .arguments = kArguments50,
+     .flag_names = "pubsub noscript loading stale"},
     {.name = "pttl",
      .arity = 2,
      .keys = {1, 1, 1, 0},
@@ -1263,6 +1307,83 @@ constexpr CommandSpec kFacts[] = {
      .history = "2.8.0:Added the -2 reply.",
      .flag_names = "readonly fast",
      .key_specs = kKeySpecs5},
+    {.name = "publish",
+     .arity = 3,
+     .categories = "pubsub,fast",
+     .group = "pubsub",
+     .since = "2.0.0",
+     .summary = "Posts a message to a channel.",
+     .complexity = "O(N+M) where N is the number of clients subscribed to the receiving channel and M is the total number of subscribed patterns (by any client).",
+     .arguments = kArguments51,
+     .flag_names = "pubsub loading stale fast"},
+    {.name = "pubsub",
+     .arity = -2,
+     .categories = "slow",
+     .group = "pubsub",
+     .since = "2.8.0",
+     .summary = "A container for Pub/Sub commands.",
+     .complexity = "Depends on subcommand."},
+    {.name = "pubsub|channels",
+     .arity = -2,
+     .categories = "pubsub,slow",
+     .group = "pubsub",
+     .since = "2.8.0",
+     .summary = "Returns the active channels.",
+     .complexity = "O(N) where N is the number of active channels, and assuming constant time pattern matching (relatively short channels and patterns)",
+     .arguments = kArguments54,
+     .flag_names = "pubsub loading stale"},
+    {.name = "pubsub|help",
+     .arity = 2,
+     .categories = "slow",
+     .group = "pubsub",
+     .since = "6.2.0",
+     .summary = "Returns helpful text about the different subcommands.",
+     .complexity = "O(1)",
+     .flag_names = "loading stale"},
+    {.name = "pubsub|numpat",
+     .arity = 2,
+     .categories = "pubsub,slow",
+     .group = "pubsub",
+     .since = "2.8.0",
+     .summary = "Returns a count of unique pattern subscriptions.",
+     .complexity = "O(1)",
+     .flag_names = "pubsub loading stale"},
+    {.name = "pubsub|numsub",
+     .arity = -2,
+     .categories = "pubsub,slow",
+     .group = "pubsub",
+     .since = "2.8.0",
+     .summary = "Returns a count of subscribers to channels.",
+     .complexity = "O(N) for the NUMSUB subcommand, where N is the number of requested channels",
+     .arguments = kArguments53,
+     .flag_names = "pubsub loading stale"},
+    {.name = "pubsub|shardchannels",
+     .arity = -2,
+     .categories = "pubsub,slow",
+     .group = "pubsub",
+     .since = "7.0.0",
+     .summary = "Returns the active shard channels.",
+     .complexity = "O(N) where N is the number of active shard channels, and assuming constant time pattern matching (relatively short shard channels).",
+     .arguments = kArguments54,
+     .flag_names = "pubsub loading stale"},
+    {.name = "pubsub|shardnumsub",
+     .arity = -2,
+     .categories = "pubsub,slow",
+     .group = "pubsub",
+     .since = "7.0.0",
+     .summary = "Returns the count of subscribers of shard channels.",
+     .complexity = "O(N) for the SHARDNUMSUB subcommand, where N is the number of requested shard channels",
+     .arguments = kArguments52,
+     .flag_names = "pubsub loading stale"},
+    {.name = "punsubscribe",
+     .arity = -1,
+     .categories = "pubsub,slow",
+     .group = "pubsub",
+     .since = "2.0.0",
+     .summary = "Stops listening to messages published to channels that match one or more patterns.",
+     .complexity = "O(N) where N is the number of patterns to unsubscribe.",
+     .arguments = kArguments55,
+     .flag_names = "pubsub noscript loading stale"},
     {.name = "quit",
      .arity = -1,
      .categories = "fast,connection",
@@ -1360,7 +1481,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Changes the selected database.",
      .complexity = "O(1)",
-     .arguments = kArguments76,
+     .arguments = kArguments87,
      .flag_names = "loading stale fast"},
     {.name = "set",
      .arity = -3,
@@ -1420,9 +1541,31 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Synchronously saves the database(s) to disk and shuts down the Redis server.",
      .complexity = "O(N) when saving, where N is the total number of keys in all databases when saving data, otherwise O(1)",
-     .arguments = kArguments90,
+     .arguments = kArguments101,
      .history = "7.0.0:Added the `NOW`, `FORCE` and `ABORT` modifiers.",
      .flag_names = "admin noscript loading stale no_multi allow_busy"},
+    {.name = "spublish",
+     .arity = 3,
+     .keys = {1, 1, 1, 0},
+     .categories = "pubsub,fast",
+     .group = "pubsub",
+     .since = "7.0.0",
+     .summary = "Post a message to a shard channel",
+     .complexity = "O(N) where N is the number of clients subscribed to the receiving shard channel.",
+     .arguments = kArguments56,
+     .flag_names = "pubsub loading stale fast",
+     .key_specs = kKeySpecs57},
+    {.name = "ssubscribe",
+     .arity = -2,
+     .keys = {1, -1, 1, 0},
+     .categories = "pubsub,slow",
+     .group = "pubsub",
+     .since = "7.0.0",
+     .summary = "Listens for messages published to shard channels.",
+     .complexity = "O(N) where N is the number of shard channels to subscribe to.",
+     .arguments = kArguments58,
+     .flag_names = "pubsub noscript loading stale",
+     .key_specs = kKeySpecs59},
     {.name = "strlen",
      .arity = 2,
      .keys = {1, 1, 1, 0},
@@ -1434,6 +1577,15 @@ constexpr CommandSpec kFacts[] = {
      .arguments = kArguments2,
      .flag_names = "readonly fast",
      .key_specs = kKeySpecs30},
+    {.name = "subscribe",
+     .arity = -2,
+     .categories = "pubsub,slow",
+     .group = "pubsub",
+     .since = "2.0.0",
+     .summary = "Listens for messages published to channels.",
+     .complexity = "O(N) where N is the number of channels to subscribe to.",
+     .arguments = kArguments60,
+     .flag_names = "pubsub noscript loading stale"},
     {.name = "substr",
      .arity = 4,
      .keys = {1, 1, 1, 0},
@@ -1448,6 +1600,17 @@ constexpr CommandSpec kFacts[] = {
      .deprecated_since = "2.0.0",
      .replaced_by = "`GETRANGE`",
      .doc_flags = "deprecated"},
+    {.name = "sunsubscribe",
+     .arity = -1,
+     .keys = {1, -1, 1, 0},
+     .categories = "pubsub,slow",
+     .group = "pubsub",
+     .since = "7.0.0",
+     .summary = "Stops listening to messages posted to shard channels.",
+     .complexity = "O(N) where N is the number of shard channels to unsubscribe.",
+     .arguments = kArguments52,
+     .flag_names = "pubsub noscript loading stale",
+     .key_specs = kKeySpecs59},
     {.name = "swapdb",
      .arity = 3,
      .categories = "keyspace,write,fast,dangerous",
@@ -1455,7 +1618,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "4.0.0",
      .summary = "Swaps two Redis databases.",
      .complexity = "O(N) where N is the count of clients watching or blocking on keys from both databases.",
-     .arguments = kArguments91,
+     .arguments = kArguments102,
      .flag_names = "write fast"},
     {.name = "time",
      .arity = 1,
@@ -1514,6 +1677,15 @@ constexpr CommandSpec kFacts[] = {
      .tips = "request_policy:multi_shard,response_policy:agg_sum",
      .flag_names = "write fast",
      .key_specs = kKeySpecs33},
+    {.name = "unsubscribe",
+     .arity = -1,
+     .categories = "pubsub,slow",
+     .group = "pubsub",
+     .since = "2.0.0",
+     .summary = "Stops listening to messages posted to channels.",
+     .complexity = "O(N) where N is the number of channels to unsubscribe.",
+     .arguments = kArguments53,
+     .flag_names = "pubsub noscript loading stale"},
     {.name = "wait",
      .arity = 3,
      .categories = "slow,blocking,connection",
