@@ -22,6 +22,12 @@ inline constexpr uint64_t kOutputPauseBytes = 4 * kMiB;    // a connection that 
 inline constexpr size_t kBatchCommands = 64;               // commands of one pipeline taken as a batch
 inline constexpr size_t kPassedDescriptors = 64;           // descriptors per message on the Unix socket
 
+// Publish and subscribe.
+inline constexpr size_t kMaxSubscriptions = 1 << 18;        // channels and patterns of one connection
+inline constexpr size_t kMaxChannelBytes = 64 * kKiB;       // of a channel's or pattern's name, when subscribed to
+inline constexpr uint64_t kMaxSubscriptionBytes = 64 * kMiB;  // of all such names of one connection
+inline constexpr uint64_t kMessageInboxBytes = 256 * kMiB;  // messages on their way to the clients of one thread
+
 // Keyspace.
 inline constexpr unsigned kStripes = 256;
 inline constexpr unsigned kDatabases = 16;

@@ -18,6 +18,7 @@ namespace pion {
 
 class Keyspace;
 class PromptStore;
+class PubSub;
 class Storage;
 struct CommandSpec;
 class CommandContext;
@@ -49,6 +50,7 @@ struct Services {
   Keyspace* keyspace = nullptr;
   PromptStore* prompt = nullptr;
   ServerControl* server = nullptr;
+  PubSub* pubsub = nullptr;
 };
 
 class CommandContext {
@@ -80,6 +82,11 @@ class CommandContext {
 
   // Answer later. Return kSuspended right after.
   virtual std::shared_ptr<Completion> suspend() = 0;
+
+  // Where published messages for this connection are to go.
+  virtual std::unique_ptr<Subscriber> make_subscriber() = 0;
+  // The output behind `reply`, also while CLIENT REPLY silences that: for pushes.
+  virtual OutputChain& unmuted() = 0;
 
  private:
   Lsn required_lsn_ = 0;

@@ -15,6 +15,7 @@ bool valid_client_text(std::string_view text) {
 
 std::string client_line(const ClientInfo& client) {
   std::string flags;
+  if (client.subscriber) flags.push_back('P');
   if (client.blocked) flags.push_back('b');
   if (client.unix_socket) flags.push_back('U');
   if (client.no_evict) flags.push_back('e');
@@ -24,7 +25,8 @@ std::string client_line(const ClientInfo& client) {
   const uint64_t memory = client.query_buffer_bytes + client.output_bytes;
   return "id=" + number(client.id) + " addr=" + client.address + " laddr=" + client.local_address + " fd=" + number(client.fd) +
          " name=" + client.name + " age=" + number(client.age_s) + " idle=" + number(client.idle_s) + " flags=" + flags +
-         " db=" + number(client.database) + " sub=0 psub=0 ssub=0 multi=-1 watch=0 qbuf=" + number(client.query_buffer_bytes) +
+         " db=" + number(client.database) + " sub=" + number(client.channels) + " psub=" + number(client.patterns) +
+         " ssub=" + number(client.shard_channels) + " multi=-1 watch=0 qbuf=" + number(client.query_buffer_bytes) +
          " qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=" + number(client.output_bytes > 0 ? 1 : 0) +
          " omem=" + number(client.output_bytes) + " tot-mem=" + number(memory) + " events=" +
          (client.output_bytes > 0 ? "rw" : "r") + " cmd=" + (client.last_command.empty() ? "NULL" : client.last_command) +
@@ -35,16 +37,19 @@ std::string client_line(const ClientInfo& client) {
 
 namespace {
 
-// Everybody is a normal client: there are no replicas and no subscribers yet.
-enum class ClientType { kNormal, kOther };
+// There are no replicas.
+enum class ClientType { kNormal, kPubsub, kOther };
 
 std::optional<ClientType> client_type(std::string_view word) {
   if (same_word(word, "normal")) return ClientType::kNormal;
-  for (std::string_view other : {"master", "replica", "slave", "pubsub"}) {
+  if (same_word(word, "pubsub")) return ClientType::kPubsub;
+  for (std::string_view other : {"master", "replica", "slave"}) {
     if (same_word(word, other)) return ClientType::kOther;
   }
   return std::nullopt;
 }
+
+ClientType type_of(const ClientInfo& client) { return client.subscriber ? ClientType::kPubsub : ClientType::kNormal; }
 
 // The filters of CLIENT KILL; all that are given must hold.
 struct KillFilter {
@@ -57,7 +62,7 @@ struct KillFilter {
   bool holds(const ClientInfo& client, uint64_t self) const {
     if (skip_me && client.id == self) return false;
     if (id && *id != client.id) return false;
-    if (type && *type != ClientType::kNormal) return false;
+    if (type && *type != type_of(client)) return false;
     if (address && *address != client.address) return false;
     if (local_address && *local_address != client.local_address) return false;
     if (user && *user != client.user) return false;
@@ -214,7 +219,8 @@ Outcome client_list(CommandContext& context) {
       return Outcome::kDone;
     }
     return reply_lines(context, [type](std::vector<ClientInfo> all) {
-      return *type == ClientType::kNormal ? std::move(all) : std::vector<ClientInfo>();
+      std::erase_if(all, [type](const ClientInfo& client) { return type_of(client) != *type; });
+      return all;
     });
   }
   if (context.argc() < 4 || !same_word(context.arg(2), "id")) return context.reply.error(kSyntaxError), Outcome::kDone;

@@ -21,6 +21,10 @@ bool password_holds(const CommandContext& context, std::string_view user, std::s
 Outcome ping(CommandContext& context) {
   if (context.argc() > 2) {
     context.reply.error("ERR wrong number of arguments for 'ping' command");
+  } else if (context.session.subscribed_mode()) {
+    context.reply.array(2);  // in the shape of a message
+    context.reply.bulk("pong");
+    context.reply.bulk(context.argc() == 2 ? context.arg(1) : "");
   } else if (context.argc() == 2) {
     context.reply.bulk(context.arg(1));
   } else {
@@ -142,6 +146,7 @@ Outcome reset(CommandContext& context) {
   session.no_evict = session.no_touch = false;
   session.reply_mode = Session::ReplyMode::kOn;
   session.prompt.reset();
+  session.subscriptions.reset();
   context.reply.set_protocol(2);
   context.reply.simple("RESET");
   return Outcome::kDone;

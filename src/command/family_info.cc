@@ -139,16 +139,21 @@ void persistence_section(CommandContext& context, Lines& lines) {
 void stats_section(CommandContext& context, Lines& lines) {
   const ServerStats stats = context.services.server->stats();
   const KeyspaceStats keyspace = context.services.keyspace->stats();
+  const PubSub& pubsub = *context.services.pubsub;
   lines.section("Stats")
       .add("total_connections_received", stats.connections_received)
       .add("total_commands_processed", stats.commands_processed)
       .add("total_net_input_bytes", stats.net_input_bytes)
       .add("total_net_output_bytes", stats.net_output_bytes)
       .add("rejected_connections", stats.rejected_connections)
+      .add("client_output_buffer_limit_disconnections", stats.output_limit_disconnections)
       .add("expired_keys", keyspace.expired)
       .add("evicted_keys", keyspace.evicted)
       .add("keyspace_hits", keyspace.hits)
-      .add("keyspace_misses", keyspace.misses);
+      .add("keyspace_misses", keyspace.misses)
+      .add("pubsub_channels", pubsub.count(SubscriptionKind::kChannel))
+      .add("pubsub_patterns", pubsub.count(SubscriptionKind::kPattern))
+      .add("pubsubshard_channels", pubsub.count(SubscriptionKind::kShard));
 }
 
 void replication_section(CommandContext&, Lines& lines) {

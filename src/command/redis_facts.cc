@@ -710,31 +710,28 @@ constexpr ArgumentDoc kArguments146[] = {
     {.name = "ids", .type = "block", .token = "IDS", .children = kArguments134},
 };
 constexpr ArgumentDoc kArguments147[] = {
-    {.name = "id", .type = "string"},
-    {.name = "new-id", .type = "pure-token", .token = "$"},
-};
-constexpr ArgumentDoc kArguments148[] = {
-    {.name = "key", .type = "key", .key_spec = 0},
-    {.name = "group", .type = "string"},
-    {.name = "id-selector", .type = "oneof", .children = kArguments147},
-    {.name = "mkstream", .type = "pure-token", .token = "MKSTREAM", .flags = 1},
-    {.name = "entriesread", .type = "integer", .token = "ENTRIESREAD", .flags = 1, .display = "entries-read"},
-};
-constexpr KeySpecDoc kKeySpecs149[] = {
-    {.flags = "RW insert", .index = 2, .last = 0, .step = 1, .limit = 0},
-};
-constexpr ArgumentDoc kArguments150[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "group", .type = "string"},
     {.name = "consumer", .type = "string"},
 };
-constexpr KeySpecDoc kKeySpecs151[] = {
+constexpr KeySpecDoc kKeySpecs148[] = {
+    {.flags = "RW insert", .index = 2, .last = 0, .step = 1, .limit = 0},
+};
+constexpr ArgumentDoc kArguments149[] = {
+    {.name = "key", .type = "key", .key_spec = 0},
+    {.name = "group", .type = "string"},
+};
+constexpr KeySpecDoc kKeySpecs150[] = {
     {.flags = "RW delete", .index = 2, .last = 0, .step = 1, .limit = 0},
+};
+constexpr ArgumentDoc kArguments151[] = {
+    {.name = "id", .type = "string"},
+    {.name = "new-id", .type = "pure-token", .token = "$"},
 };
 constexpr ArgumentDoc kArguments152[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "group", .type = "string"},
-    {.name = "id-selector", .type = "oneof", .children = kArguments147},
+    {.name = "id-selector", .type = "oneof", .children = kArguments151},
     {.name = "entriesread", .type = "integer", .token = "ENTRIESREAD", .flags = 1, .display = "entries-read"},
 };
 constexpr KeySpecDoc kKeySpecs153[] = {
@@ -743,17 +740,20 @@ constexpr KeySpecDoc kKeySpecs153[] = {
 constexpr ArgumentDoc kArguments154[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "group", .type = "string"},
+    {.name = "id-selector", .type = "oneof", .children = kArguments151},
+    {.name = "mkstream", .type = "pure-token", .token = "MKSTREAM", .flags = 1},
+    {.name = "entriesread", .type = "integer", .token = "ENTRIESREAD", .flags = 1, .display = "entries-read"},
 };
-constexpr KeySpecDoc kKeySpecs155[] = {
-    {.flags = "RO access", .index = 2, .last = 0, .step = 1, .limit = 0},
-};
-constexpr ArgumentDoc kArguments156[] = {
+constexpr ArgumentDoc kArguments155[] = {
     {.name = "full", .type = "pure-token", .token = "FULL"},
     {.name = "count", .type = "integer", .token = "COUNT", .flags = 1},
 };
-constexpr ArgumentDoc kArguments157[] = {
+constexpr ArgumentDoc kArguments156[] = {
     {.name = "key", .type = "key", .key_spec = 0},
-    {.name = "full-block", .type = "block", .flags = 1, .children = kArguments156},
+    {.name = "full-block", .type = "block", .flags = 1, .children = kArguments155},
+};
+constexpr KeySpecDoc kKeySpecs157[] = {
+    {.flags = "RO access", .index = 2, .last = 0, .step = 1, .limit = 0},
 };
 constexpr ArgumentDoc kArguments158[] = {
     {.name = "min-idle-time", .type = "integer", .token = "IDLE", .flags = 1, .since = "6.2.0"},
@@ -823,92 +823,393 @@ constexpr ArgumentDoc kArguments170[] = {
     {.name = "trim", .type = "block", .children = kArguments169},
 };
 constexpr ArgumentDoc kArguments171[] = {
+    {.name = "key", .type = "key", .key_spec = 0},
+    {.name = "offset", .type = "integer"},
+    {.name = "value", .type = "integer"},
+};
+constexpr ArgumentDoc kArguments172[] = {
+    {.name = "key", .type = "key", .key_spec = 0},
+    {.name = "offset", .type = "integer"},
+};
+constexpr ArgumentDoc kArguments173[] = {
+    {.name = "byte", .type = "pure-token", .token = "BYTE"},
+    {.name = "bit", .type = "pure-token", .token = "BIT"},
+};
+constexpr ArgumentDoc kArguments174[] = {
+    {.name = "start", .type = "integer"},
+    {.name = "end", .type = "integer"},
+    {.name = "unit", .type = "oneof", .flags = 1, .children = kArguments173, .since = "7.0.0"},
+};
+constexpr ArgumentDoc kArguments175[] = {
+    {.name = "key", .type = "key", .key_spec = 0},
+    {.name = "range", .type = "block", .flags = 1, .children = kArguments174},
+};
+constexpr ArgumentDoc kArguments176[] = {
+    {.name = "end", .type = "integer"},
+    {.name = "unit", .type = "oneof", .flags = 1, .children = kArguments173, .since = "7.0.0"},
+};
+constexpr ArgumentDoc kArguments177[] = {
+    {.name = "start", .type = "integer"},
+    {.name = "end-unit-block", .type = "block", .flags = 1, .children = kArguments176},
+};
+constexpr ArgumentDoc kArguments178[] = {
+    {.name = "key", .type = "key", .key_spec = 0},
+    {.name = "bit", .type = "integer"},
+    {.name = "range", .type = "block", .flags = 1, .children = kArguments177},
+};
+constexpr ArgumentDoc kArguments179[] = {
+    {.name = "and", .type = "pure-token", .token = "AND"},
+    {.name = "or", .type = "pure-token", .token = "OR"},
+    {.name = "xor", .type = "pure-token", .token = "XOR"},
+    {.name = "not", .type = "pure-token", .token = "NOT"},
+    {.name = "diff", .type = "pure-token", .token = "DIFF"},
+    {.name = "diff1", .type = "pure-token", .token = "DIFF1"},
+    {.name = "andor", .type = "pure-token", .token = "ANDOR"},
+    {.name = "one", .type = "pure-token", .token = "ONE"},
+};
+constexpr ArgumentDoc kArguments180[] = {
+    {.name = "operation", .type = "oneof", .children = kArguments179},
+    {.name = "destkey", .type = "key", .key_spec = 0},
+    {.name = "key", .type = "key", .flags = 2, .key_spec = 1},
+};
+constexpr KeySpecDoc kKeySpecs181[] = {
+    {.flags = "OW update", .index = 2, .last = 0, .step = 1, .limit = 0},
+    {.flags = "RO access", .index = 3, .last = -1, .step = 1, .limit = 0},
+};
+constexpr ArgumentDoc kArguments182[] = {
+    {.name = "encoding", .type = "string"},
+    {.name = "offset", .type = "integer"},
+};
+constexpr ArgumentDoc kArguments183[] = {
+    {.name = "wrap", .type = "pure-token", .token = "WRAP"},
+    {.name = "sat", .type = "pure-token", .token = "SAT"},
+    {.name = "fail", .type = "pure-token", .token = "FAIL"},
+};
+constexpr ArgumentDoc kArguments184[] = {
+    {.name = "encoding", .type = "string"},
+    {.name = "offset", .type = "integer"},
+    {.name = "value", .type = "integer"},
+};
+constexpr ArgumentDoc kArguments185[] = {
+    {.name = "encoding", .type = "string"},
+    {.name = "offset", .type = "integer"},
+    {.name = "increment", .type = "integer"},
+};
+constexpr ArgumentDoc kArguments186[] = {
+    {.name = "set-block", .type = "block", .token = "SET", .children = kArguments184},
+    {.name = "incrby-block", .type = "block", .token = "INCRBY", .children = kArguments185},
+};
+constexpr ArgumentDoc kArguments187[] = {
+    {.name = "overflow-block", .type = "oneof", .token = "OVERFLOW", .flags = 1, .children = kArguments183},
+    {.name = "write-operation", .type = "oneof", .children = kArguments186},
+};
+constexpr ArgumentDoc kArguments188[] = {
+    {.name = "get-block", .type = "block", .token = "GET", .children = kArguments182},
+    {.name = "write", .type = "block", .children = kArguments187},
+};
+constexpr ArgumentDoc kArguments189[] = {
+    {.name = "key", .type = "key", .key_spec = 0},
+    {.name = "operation", .type = "oneof", .flags = 3, .children = kArguments188},
+};
+constexpr KeySpecDoc kKeySpecs190[] = {
+    {.flags = "RW access update variable_flags", .notes = "This command allows both access and modification of the key", .index = 1, .last = 0, .step = 1, .limit = 0},
+};
+constexpr ArgumentDoc kArguments191[] = {
+    {.name = "key", .type = "key", .key_spec = 0},
+    {.name = "get-block", .type = "block", .token = "GET", .flags = 7, .children = kArguments182},
+};
+constexpr ArgumentDoc kArguments192[] = {
+    {.name = "key", .type = "key", .key_spec = 0},
+    {.name = "element", .type = "string", .flags = 3},
+};
+constexpr KeySpecDoc kKeySpecs193[] = {
+    {.flags = "RW access", .notes = "RW because it may change the internal representation of the key, and propagate to replicas", .index = 1, .last = -1, .step = 1, .limit = 0},
+};
+constexpr ArgumentDoc kArguments194[] = {
+    {.name = "destkey", .type = "key", .key_spec = 0},
+    {.name = "sourcekey", .type = "key", .flags = 3, .key_spec = 1},
+};
+constexpr KeySpecDoc kKeySpecs195[] = {
+    {.flags = "RW access insert", .index = 1, .last = 0, .step = 1, .limit = 0},
+    {.flags = "RO access", .index = 2, .last = -1, .step = 1, .limit = 0},
+};
+constexpr ArgumentDoc kArguments196[] = {
+    {.name = "subcommand", .type = "string"},
+    {.name = "key", .type = "key", .key_spec = 0},
+};
+constexpr KeySpecDoc kKeySpecs197[] = {
+    {.flags = "RW access", .index = 2, .last = 0, .step = 1, .limit = 0},
+};
+constexpr ArgumentDoc kArguments198[] = {
+    {.name = "longitude", .type = "double"},
+    {.name = "latitude", .type = "double"},
+    {.name = "member", .type = "string"},
+};
+constexpr ArgumentDoc kArguments199[] = {
+    {.name = "key", .type = "key", .key_spec = 0},
+    {.name = "condition", .type = "oneof", .flags = 1, .children = kArguments22, .since = "6.2.0"},
+    {.name = "change", .type = "pure-token", .token = "CH", .flags = 1, .since = "6.2.0"},
+    {.name = "data", .type = "block", .flags = 2, .children = kArguments198},
+};
+constexpr ArgumentDoc kArguments200[] = {
+    {.name = "m", .type = "pure-token", .token = "M"},
+    {.name = "km", .type = "pure-token", .token = "KM"},
+    {.name = "ft", .type = "pure-token", .token = "FT"},
+    {.name = "mi", .type = "pure-token", .token = "MI"},
+};
+constexpr ArgumentDoc kArguments201[] = {
+    {.name = "key", .type = "key", .key_spec = 0},
+    {.name = "member1", .type = "string"},
+    {.name = "member2", .type = "string"},
+    {.name = "unit", .type = "oneof", .flags = 1, .children = kArguments200},
+};
+constexpr ArgumentDoc kArguments202[] = {
+    {.name = "key", .type = "key", .key_spec = 0},
+    {.name = "member", .type = "string", .flags = 3},
+};
+constexpr ArgumentDoc kArguments203[] = {
+    {.name = "count", .type = "integer", .token = "COUNT"},
+    {.name = "any", .type = "pure-token", .token = "ANY", .flags = 1, .since = "6.2.0"},
+};
+constexpr ArgumentDoc kArguments204[] = {
+    {.name = "asc", .type = "pure-token", .token = "ASC"},
+    {.name = "desc", .type = "pure-token", .token = "DESC"},
+};
+constexpr ArgumentDoc kArguments205[] = {
+    {.name = "storekey", .type = "key", .token = "STORE", .key_spec = 1, .display = "key"},
+    {.name = "storedistkey", .type = "key", .token = "STOREDIST", .key_spec = 2, .display = "key"},
+};
+constexpr ArgumentDoc kArguments206[] = {
+    {.name = "key", .type = "key", .key_spec = 0},
+    {.name = "longitude", .type = "double"},
+    {.name = "latitude", .type = "double"},
+    {.name = "radius", .type = "double"},
+    {.name = "unit", .type = "oneof", .children = kArguments200},
+    {.name = "withcoord", .type = "pure-token", .token = "WITHCOORD", .flags = 1},
+    {.name = "withdist", .type = "pure-token", .token = "WITHDIST", .flags = 1},
+    {.name = "withhash", .type = "pure-token", .token = "WITHHASH", .flags = 1},
+    {.name = "count-block", .type = "block", .flags = 1, .children = kArguments203},
+    {.name = "order", .type = "oneof", .flags = 1, .children = kArguments204},
+    {.name = "store", .type = "oneof", .flags = 1, .children = kArguments205},
+};
+constexpr KeySpecDoc kKeySpecs207[] = {
+    {.flags = "RO access", .index = 1, .last = 0, .step = 1, .limit = 0},
+    {.flags = "OW update", .begin = KeySpecDoc::Begin::kKeyword, .keyword = "STORE", .index = 6, .last = 0, .step = 1, .limit = 0},
+    {.flags = "OW update", .begin = KeySpecDoc::Begin::kKeyword, .keyword = "STOREDIST", .index = 6, .last = 0, .step = 1, .limit = 0},
+};
+constexpr ArgumentDoc kArguments208[] = {
+    {.name = "key", .type = "key", .key_spec = 0},
+    {.name = "longitude", .type = "double"},
+    {.name = "latitude", .type = "double"},
+    {.name = "radius", .type = "double"},
+    {.name = "unit", .type = "oneof", .children = kArguments200},
+    {.name = "withcoord", .type = "pure-token", .token = "WITHCOORD", .flags = 1},
+    {.name = "withdist", .type = "pure-token", .token = "WITHDIST", .flags = 1},
+    {.name = "withhash", .type = "pure-token", .token = "WITHHASH", .flags = 1},
+    {.name = "count-block", .type = "block", .flags = 1, .children = kArguments203},
+    {.name = "order", .type = "oneof", .flags = 1, .children = kArguments204},
+};
+constexpr ArgumentDoc kArguments209[] = {
+    {.name = "count", .type = "integer", .token = "COUNT"},
+    {.name = "any", .type = "pure-token", .token = "ANY", .flags = 1},
+};
+constexpr ArgumentDoc kArguments210[] = {
+    {.name = "key", .type = "key", .key_spec = 0},
+    {.name = "member", .type = "string"},
+    {.name = "radius", .type = "double"},
+    {.name = "unit", .type = "oneof", .children = kArguments200},
+    {.name = "withcoord", .type = "pure-token", .token = "WITHCOORD", .flags = 1},
+    {.name = "withdist", .type = "pure-token", .token = "WITHDIST", .flags = 1},
+    {.name = "withhash", .type = "pure-token", .token = "WITHHASH", .flags = 1},
+    {.name = "count-block", .type = "block", .flags = 1, .children = kArguments209},
+    {.name = "order", .type = "oneof", .flags = 1, .children = kArguments204},
+    {.name = "store", .type = "oneof", .flags = 1, .children = kArguments205},
+};
+constexpr KeySpecDoc kKeySpecs211[] = {
+    {.flags = "RO access", .index = 1, .last = 0, .step = 1, .limit = 0},
+    {.flags = "OW update", .begin = KeySpecDoc::Begin::kKeyword, .keyword = "STORE", .index = 5, .last = 0, .step = 1, .limit = 0},
+    {.flags = "OW update", .begin = KeySpecDoc::Begin::kKeyword, .keyword = "STOREDIST", .index = 5, .last = 0, .step = 1, .limit = 0},
+};
+constexpr ArgumentDoc kArguments212[] = {
+    {.name = "key", .type = "key", .key_spec = 0},
+    {.name = "member", .type = "string"},
+    {.name = "radius", .type = "double"},
+    {.name = "unit", .type = "oneof", .children = kArguments200},
+    {.name = "withcoord", .type = "pure-token", .token = "WITHCOORD", .flags = 1},
+    {.name = "withdist", .type = "pure-token", .token = "WITHDIST", .flags = 1},
+    {.name = "withhash", .type = "pure-token", .token = "WITHHASH", .flags = 1},
+    {.name = "count-block", .type = "block", .flags = 1, .children = kArguments209},
+    {.name = "order", .type = "oneof", .flags = 1, .children = kArguments204},
+};
+constexpr ArgumentDoc kArguments213[] = {
+    {.name = "longitude", .type = "double"},
+    {.name = "latitude", .type = "double"},
+};
+constexpr ArgumentDoc kArguments214[] = {
+    {.name = "member", .type = "string", .token = "FROMMEMBER"},
+    {.name = "fromlonlat", .type = "block", .token = "FROMLONLAT", .children = kArguments213},
+};
+constexpr ArgumentDoc kArguments215[] = {
+    {.name = "radius", .type = "double", .token = "BYRADIUS"},
+    {.name = "unit", .type = "oneof", .children = kArguments200},
+};
+constexpr ArgumentDoc kArguments216[] = {
+    {.name = "width", .type = "double", .token = "BYBOX"},
+    {.name = "height", .type = "double"},
+    {.name = "unit", .type = "oneof", .children = kArguments200},
+};
+constexpr ArgumentDoc kArguments217[] = {
+    {.name = "circle", .type = "block", .children = kArguments215},
+    {.name = "box", .type = "block", .children = kArguments216},
+};
+constexpr ArgumentDoc kArguments218[] = {
+    {.name = "key", .type = "key", .key_spec = 0},
+    {.name = "from", .type = "oneof", .children = kArguments214},
+    {.name = "by", .type = "oneof", .children = kArguments217},
+    {.name = "order", .type = "oneof", .flags = 1, .children = kArguments204},
+    {.name = "count-block", .type = "block", .flags = 1, .children = kArguments209},
+    {.name = "withcoord", .type = "pure-token", .token = "WITHCOORD", .flags = 1},
+    {.name = "withdist", .type = "pure-token", .token = "WITHDIST", .flags = 1},
+    {.name = "withhash", .type = "pure-token", .token = "WITHHASH", .flags = 1},
+};
+constexpr ArgumentDoc kArguments219[] = {
+    {.name = "destination", .type = "key", .key_spec = 0},
+    {.name = "source", .type = "key", .key_spec = 1},
+    {.name = "from", .type = "oneof", .children = kArguments214},
+    {.name = "by", .type = "oneof", .children = kArguments217},
+    {.name = "order", .type = "oneof", .flags = 1, .children = kArguments204},
+    {.name = "count-block", .type = "block", .flags = 1, .children = kArguments209},
+    {.name = "storedist", .type = "pure-token", .token = "STOREDIST", .flags = 1},
+};
+constexpr ArgumentDoc kArguments220[] = {
+    {.name = "count", .type = "integer", .flags = 1},
+};
+constexpr ArgumentDoc kArguments221[] = {
+    {.name = "event", .type = "string"},
+};
+constexpr ArgumentDoc kArguments222[] = {
+    {.name = "event", .type = "string", .flags = 3},
+};
+constexpr ArgumentDoc kArguments223[] = {
+    {.name = "command", .type = "string", .flags = 3},
+};
+constexpr ArgumentDoc kArguments224[] = {
+    {.name = "key", .type = "key", .key_spec = 0},
+    {.name = "by-pattern", .type = "pattern", .token = "BY", .flags = 1, .key_spec = 1, .display = "pattern"},
+    {.name = "limit", .type = "block", .token = "LIMIT", .flags = 1, .children = kArguments98},
+    {.name = "get-pattern", .type = "pattern", .token = "GET", .flags = 7, .key_spec = 1, .display = "pattern"},
+    {.name = "order", .type = "oneof", .flags = 1, .children = kArguments204},
+    {.name = "sorting", .type = "pure-token", .token = "ALPHA", .flags = 1},
+    {.name = "destination", .type = "key", .token = "STORE", .flags = 1, .key_spec = 2},
+};
+constexpr KeySpecDoc kKeySpecs225[] = {
+    {.flags = "RO access", .index = 1, .last = 0, .step = 1, .limit = 0},
+    {.flags = "RO access", .notes = "For the optional BY/GET keyword. It is marked 'unknown' because the key names derive from the content of the key we sort", .begin = KeySpecDoc::Begin::kUnknown, .find = KeySpecDoc::Find::kUnknown},
+    {.flags = "OW update", .notes = "For the optional STORE keyword. It is marked 'unknown' because the keyword can appear anywhere in the argument array", .begin = KeySpecDoc::Begin::kUnknown, .find = KeySpecDoc::Find::kUnknown},
+};
+constexpr ArgumentDoc kArguments226[] = {
+    {.name = "key", .type = "key", .key_spec = 0},
+    {.name = "by-pattern", .type = "pattern", .token = "BY", .flags = 1, .key_spec = 1, .display = "pattern"},
+    {.name = "limit", .type = "block", .token = "LIMIT", .flags = 1, .children = kArguments98},
+    {.name = "get-pattern", .type = "pattern", .token = "GET", .flags = 7, .key_spec = 1, .display = "pattern"},
+    {.name = "order", .type = "oneof", .flags = 1, .children = kArguments204},
+    {.name = "sorting", .type = "pure-token", .token = "ALPHA", .flags = 1},
+};
+constexpr KeySpecDoc kKeySpecs227[] = {
+    {.flags = "RO access", .index = 1, .last = 0, .step = 1, .limit = 0},
+    {.flags = "RO access", .notes = "For the optional BY/GET keyword. It is marked 'unknown' because the key names derive from the content of the key we sort", .begin = KeySpecDoc::Begin::kUnknown, .find = KeySpecDoc::Find::kUnknown},
+};
+constexpr ArgumentDoc kArguments228[] = {
+    {.name = "pattern", .type = "pattern", .flags = 2},
+};
+constexpr ArgumentDoc kArguments229[] = {
+    {.name = "channel", .type = "string"},
+    {.name = "message", .type = "string"},
+};
+constexpr ArgumentDoc kArguments230[] = {
+    {.name = "pattern", .type = "pattern", .flags = 1},
+};
+constexpr ArgumentDoc kArguments231[] = {
+    {.name = "channel", .type = "string", .flags = 3},
+};
+constexpr ArgumentDoc kArguments232[] = {
+    {.name = "shardchannel", .type = "string", .flags = 3},
+};
+constexpr ArgumentDoc kArguments233[] = {
+    {.name = "pattern", .type = "pattern", .flags = 3},
+};
+constexpr ArgumentDoc kArguments234[] = {
+    {.name = "shardchannel", .type = "string"},
+    {.name = "message", .type = "string"},
+};
+constexpr KeySpecDoc kKeySpecs235[] = {
+    {.flags = "not_key", .index = 1, .last = 0, .step = 1, .limit = 0},
+};
+constexpr ArgumentDoc kArguments236[] = {
+    {.name = "shardchannel", .type = "string", .flags = 2},
+};
+constexpr KeySpecDoc kKeySpecs237[] = {
+    {.flags = "not_key", .index = 1, .last = -1, .step = 1, .limit = 0},
+};
+constexpr ArgumentDoc kArguments238[] = {
+    {.name = "channel", .type = "string", .flags = 2},
+};
+constexpr ArgumentDoc kArguments239[] = {
     {.name = "username", .type = "string", .flags = 1, .since = "6.0.0"},
     {.name = "password", .type = "string"},
 };
-constexpr ArgumentDoc kArguments172[] = {
+constexpr ArgumentDoc kArguments240[] = {
+    {.name = "yes", .type = "pure-token", .token = "YES"},
+    {.name = "no", .type = "pure-token", .token = "NO"},
+};
+constexpr ArgumentDoc kArguments241[] = {
+    {.name = "mode", .type = "oneof", .children = kArguments240},
+};
+constexpr ArgumentDoc kArguments242[] = {
     {.name = "connection-name", .type = "string"},
 };
-constexpr ArgumentDoc kArguments173[] = {
+constexpr ArgumentDoc kArguments243[] = {
+    {.name = "timeout", .type = "pure-token", .token = "TIMEOUT"},
+    {.name = "error", .type = "pure-token", .token = "ERROR"},
+};
+constexpr ArgumentDoc kArguments244[] = {
+    {.name = "client-id", .type = "integer"},
+    {.name = "unblock-type", .type = "oneof", .flags = 1, .children = kArguments243},
+};
+constexpr ArgumentDoc kArguments245[] = {
+    {.name = "on", .type = "pure-token", .token = "ON"},
+    {.name = "off", .type = "pure-token", .token = "OFF"},
+    {.name = "skip", .type = "pure-token", .token = "SKIP"},
+};
+constexpr ArgumentDoc kArguments246[] = {
+    {.name = "action", .type = "oneof", .children = kArguments245},
+};
+constexpr ArgumentDoc kArguments247[] = {
     {.name = "libname", .type = "string", .token = "LIB-NAME"},
     {.name = "libver", .type = "string", .token = "LIB-VER"},
 };
-constexpr ArgumentDoc kArguments174[] = {
-    {.name = "attr", .type = "oneof", .children = kArguments173},
+constexpr ArgumentDoc kArguments248[] = {
+    {.name = "attr", .type = "oneof", .children = kArguments247},
 };
-constexpr ArgumentDoc kArguments175[] = {
+constexpr ArgumentDoc kArguments249[] = {
+    {.name = "on", .type = "pure-token", .token = "ON"},
+    {.name = "off", .type = "pure-token", .token = "OFF"},
+};
+constexpr ArgumentDoc kArguments250[] = {
+    {.name = "enabled", .type = "oneof", .children = kArguments249},
+};
+constexpr ArgumentDoc kArguments251[] = {
     {.name = "normal", .type = "pure-token", .token = "NORMAL"},
     {.name = "master", .type = "pure-token", .token = "MASTER"},
     {.name = "replica", .type = "pure-token", .token = "REPLICA"},
     {.name = "pubsub", .type = "pure-token", .token = "PUBSUB"},
 };
-constexpr ArgumentDoc kArguments176[] = {
-    {.name = "client-type", .type = "oneof", .token = "TYPE", .flags = 1, .children = kArguments175, .since = "5.0.0"},
+constexpr ArgumentDoc kArguments252[] = {
+    {.name = "client-type", .type = "oneof", .token = "TYPE", .flags = 1, .children = kArguments251, .since = "5.0.0"},
     {.name = "client-id", .type = "integer", .token = "ID", .flags = 3, .since = "6.2.0"},
 };
-constexpr ArgumentDoc kArguments177[] = {
-    {.name = "on", .type = "pure-token", .token = "ON"},
-    {.name = "off", .type = "pure-token", .token = "OFF"},
-};
-constexpr ArgumentDoc kArguments178[] = {
-    {.name = "enabled", .type = "oneof", .children = kArguments177},
-};
-constexpr ArgumentDoc kArguments179[] = {
-    {.name = "write", .type = "pure-token", .token = "WRITE"},
-    {.name = "all", .type = "pure-token", .token = "ALL"},
-};
-constexpr ArgumentDoc kArguments180[] = {
-    {.name = "timeout", .type = "integer"},
-    {.name = "mode", .type = "oneof", .flags = 1, .children = kArguments179, .since = "6.2.0"},
-};
-constexpr ArgumentDoc kArguments181[] = {
-    {.name = "normal", .type = "pure-token", .token = "NORMAL"},
-    {.name = "master", .type = "pure-token", .token = "MASTER", .since = "3.2.0"},
-    {.name = "slave", .type = "pure-token", .token = "SLAVE"},
-    {.name = "replica", .type = "pure-token", .token = "REPLICA", .since = "5.0.0"},
-    {.name = "pubsub", .type = "pure-token", .token = "PUBSUB"},
-};
-constexpr ArgumentDoc kArguments182[] = {
-    {.name = "yes", .type = "pure-token", .token = "YES"},
-    {.name = "no", .type = "pure-token", .token = "NO"},
-};
-constexpr ArgumentDoc kArguments183[] = {
-    {.name = "client-id", .type = "integer", .token = "ID", .flags = 1, .since = "2.8.12"},
-    {.name = "client-type", .type = "oneof", .token = "TYPE", .flags = 1, .children = kArguments181, .since = "2.8.12"},
-    {.name = "username", .type = "string", .token = "USER", .flags = 1},
-    {.name = "addr", .type = "string", .token = "ADDR", .flags = 1, .display = "ip:port"},
-    {.name = "laddr", .type = "string", .token = "LADDR", .flags = 1, .since = "6.2.0", .display = "ip:port"},
-    {.name = "skipme", .type = "oneof", .token = "SKIPME", .flags = 1, .children = kArguments182},
-    {.name = "maxage", .type = "integer", .token = "MAXAGE", .flags = 1, .since = "7.4.0"},
-};
-constexpr ArgumentDoc kArguments184[] = {
-    {.name = "old-format", .type = "string", .deprecated_since = "2.8.12", .display = "ip:port"},
-    {.name = "new-format", .type = "oneof", .flags = 2, .children = kArguments183},
-};
-constexpr ArgumentDoc kArguments185[] = {
-    {.name = "filter", .type = "oneof", .children = kArguments184},
-};
-constexpr ArgumentDoc kArguments186[] = {
-    {.name = "mode", .type = "oneof", .children = kArguments182},
-};
-constexpr ArgumentDoc kArguments187[] = {
-    {.name = "on", .type = "pure-token", .token = "ON"},
-    {.name = "off", .type = "pure-token", .token = "OFF"},
-    {.name = "skip", .type = "pure-token", .token = "SKIP"},
-};
-constexpr ArgumentDoc kArguments188[] = {
-    {.name = "action", .type = "oneof", .children = kArguments187},
-};
-constexpr ArgumentDoc kArguments189[] = {
-    {.name = "timeout", .type = "pure-token", .token = "TIMEOUT"},
-    {.name = "error", .type = "pure-token", .token = "ERROR"},
-};
-constexpr ArgumentDoc kArguments190[] = {
-    {.name = "client-id", .type = "integer"},
-    {.name = "unblock-type", .type = "oneof", .flags = 1, .children = kArguments189},
-};
-constexpr ArgumentDoc kArguments191[] = {
-    {.name = "status", .type = "oneof", .children = kArguments177},
+constexpr ArgumentDoc kArguments253[] = {
+    {.name = "status", .type = "oneof", .children = kArguments249},
     {.name = "client-id", .type = "integer", .token = "REDIRECT", .flags = 1},
     {.name = "prefix", .type = "string", .token = "PREFIX", .flags = 7},
     {.name = "bcast", .type = "pure-token", .token = "BCAST", .flags = 1},
@@ -916,80 +1217,111 @@ constexpr ArgumentDoc kArguments191[] = {
     {.name = "optout", .type = "pure-token", .token = "OPTOUT", .flags = 1},
     {.name = "noloop", .type = "pure-token", .token = "NOLOOP", .flags = 1},
 };
-constexpr ArgumentDoc kArguments192[] = {
+constexpr ArgumentDoc kArguments254[] = {
+    {.name = "write", .type = "pure-token", .token = "WRITE"},
+    {.name = "all", .type = "pure-token", .token = "ALL"},
+};
+constexpr ArgumentDoc kArguments255[] = {
+    {.name = "timeout", .type = "integer"},
+    {.name = "mode", .type = "oneof", .flags = 1, .children = kArguments254, .since = "6.2.0"},
+};
+constexpr ArgumentDoc kArguments256[] = {
+    {.name = "normal", .type = "pure-token", .token = "NORMAL"},
+    {.name = "master", .type = "pure-token", .token = "MASTER", .since = "3.2.0"},
+    {.name = "slave", .type = "pure-token", .token = "SLAVE"},
+    {.name = "replica", .type = "pure-token", .token = "REPLICA", .since = "5.0.0"},
+    {.name = "pubsub", .type = "pure-token", .token = "PUBSUB"},
+};
+constexpr ArgumentDoc kArguments257[] = {
+    {.name = "client-id", .type = "integer", .token = "ID", .flags = 1, .since = "2.8.12"},
+    {.name = "client-type", .type = "oneof", .token = "TYPE", .flags = 1, .children = kArguments256, .since = "2.8.12"},
+    {.name = "username", .type = "string", .token = "USER", .flags = 1},
+    {.name = "addr", .type = "string", .token = "ADDR", .flags = 1, .display = "ip:port"},
+    {.name = "laddr", .type = "string", .token = "LADDR", .flags = 1, .since = "6.2.0", .display = "ip:port"},
+    {.name = "skipme", .type = "oneof", .token = "SKIPME", .flags = 1, .children = kArguments240},
+    {.name = "maxage", .type = "integer", .token = "MAXAGE", .flags = 1, .since = "7.4.0"},
+};
+constexpr ArgumentDoc kArguments258[] = {
+    {.name = "old-format", .type = "string", .deprecated_since = "2.8.12", .display = "ip:port"},
+    {.name = "new-format", .type = "oneof", .flags = 2, .children = kArguments257},
+};
+constexpr ArgumentDoc kArguments259[] = {
+    {.name = "filter", .type = "oneof", .children = kArguments258},
+};
+constexpr ArgumentDoc kArguments260[] = {
     {.name = "message", .type = "string"},
 };
-constexpr ArgumentDoc kArguments193[] = {
+constexpr ArgumentDoc kArguments261[] = {
     {.name = "username", .type = "string"},
     {.name = "password", .type = "string"},
 };
-constexpr ArgumentDoc kArguments194[] = {
+constexpr ArgumentDoc kArguments262[] = {
     {.name = "protover", .type = "integer"},
-    {.name = "auth", .type = "block", .token = "AUTH", .flags = 1, .children = kArguments193},
+    {.name = "auth", .type = "block", .token = "AUTH", .flags = 1, .children = kArguments261},
     {.name = "clientname", .type = "string", .token = "SETNAME", .flags = 1},
 };
-constexpr ArgumentDoc kArguments195[] = {
-    {.name = "arguments", .type = "block", .flags = 1, .children = kArguments194},
+constexpr ArgumentDoc kArguments263[] = {
+    {.name = "arguments", .type = "block", .flags = 1, .children = kArguments262},
 };
-constexpr ArgumentDoc kArguments196[] = {
+constexpr ArgumentDoc kArguments264[] = {
     {.name = "message", .type = "string", .flags = 1},
 };
-constexpr ArgumentDoc kArguments197[] = {
+constexpr ArgumentDoc kArguments265[] = {
     {.name = "index", .type = "integer"},
 };
-constexpr ArgumentDoc kArguments198[] = {
+constexpr ArgumentDoc kArguments266[] = {
     {.name = "schedule", .type = "pure-token", .token = "SCHEDULE", .flags = 1, .since = "3.2.2"},
 };
-constexpr ArgumentDoc kArguments199[] = {
+constexpr ArgumentDoc kArguments267[] = {
+    {.name = "command-name", .type = "string", .flags = 3},
+};
+constexpr ArgumentDoc kArguments268[] = {
+    {.name = "command", .type = "string"},
+    {.name = "arg", .type = "string", .flags = 3},
+};
+constexpr ArgumentDoc kArguments269[] = {
     {.name = "module-name", .type = "string", .token = "MODULE"},
     {.name = "category", .type = "string", .token = "ACLCAT"},
     {.name = "pattern", .type = "pattern", .token = "PATTERN"},
 };
-constexpr ArgumentDoc kArguments200[] = {
-    {.name = "filterby", .type = "oneof", .token = "FILTERBY", .flags = 1, .children = kArguments199},
+constexpr ArgumentDoc kArguments270[] = {
+    {.name = "filterby", .type = "oneof", .token = "FILTERBY", .flags = 1, .children = kArguments269},
 };
-constexpr ArgumentDoc kArguments201[] = {
-    {.name = "command", .type = "string"},
-    {.name = "arg", .type = "string", .flags = 3},
-};
-constexpr ArgumentDoc kArguments202[] = {
-    {.name = "command-name", .type = "string", .flags = 3},
-};
-constexpr ArgumentDoc kArguments203[] = {
+constexpr ArgumentDoc kArguments271[] = {
     {.name = "parameter", .type = "string", .flags = 2},
 };
-constexpr ArgumentDoc kArguments204[] = {
+constexpr ArgumentDoc kArguments272[] = {
     {.name = "parameter", .type = "string"},
     {.name = "value", .type = "string"},
 };
-constexpr ArgumentDoc kArguments205[] = {
-    {.name = "data", .type = "block", .flags = 2, .children = kArguments204},
+constexpr ArgumentDoc kArguments273[] = {
+    {.name = "data", .type = "block", .flags = 2, .children = kArguments272},
 };
-constexpr ArgumentDoc kArguments206[] = {
+constexpr ArgumentDoc kArguments274[] = {
     {.name = "async", .type = "pure-token", .token = "ASYNC", .since = "4.0.0"},
     {.name = "sync", .type = "pure-token", .token = "SYNC", .since = "6.2.0"},
 };
-constexpr ArgumentDoc kArguments207[] = {
-    {.name = "flush-type", .type = "oneof", .flags = 1, .children = kArguments206},
+constexpr ArgumentDoc kArguments275[] = {
+    {.name = "flush-type", .type = "oneof", .flags = 1, .children = kArguments274},
 };
-constexpr ArgumentDoc kArguments208[] = {
+constexpr ArgumentDoc kArguments276[] = {
     {.name = "section", .type = "string", .flags = 3},
 };
-constexpr ArgumentDoc kArguments209[] = {
+constexpr ArgumentDoc kArguments277[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "count", .type = "integer", .token = "SAMPLES", .flags = 1},
 };
-constexpr ArgumentDoc kArguments210[] = {
+constexpr ArgumentDoc kArguments278[] = {
     {.name = "nosave", .type = "pure-token", .token = "NOSAVE"},
     {.name = "save", .type = "pure-token", .token = "SAVE"},
 };
-constexpr ArgumentDoc kArguments211[] = {
-    {.name = "save-selector", .type = "oneof", .flags = 1, .children = kArguments210},
+constexpr ArgumentDoc kArguments279[] = {
+    {.name = "save-selector", .type = "oneof", .flags = 1, .children = kArguments278},
     {.name = "now", .type = "pure-token", .token = "NOW", .flags = 1, .since = "7.0.0"},
     {.name = "force", .type = "pure-token", .token = "FORCE", .flags = 1, .since = "7.0.0"},
     {.name = "abort", .type = "pure-token", .token = "ABORT", .flags = 1, .since = "7.0.0"},
 };
-constexpr ArgumentDoc kArguments212[] = {
+constexpr ArgumentDoc kArguments280[] = {
     {.name = "index1", .type = "integer"},
     {.name = "index2", .type = "integer"},
 };
@@ -1013,7 +1345,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Authenticates the connection.",
      .complexity = "O(N) where N is the number of passwords defined for the user",
-     .arguments = kArguments171,
+     .arguments = kArguments239,
      .history = "6.0.0:Added ACL style (username and password).",
      .flag_names = "noscript loading stale fast no_auth allow_busy"},
     {.name = "bgsave",
@@ -1023,9 +1355,66 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Asynchronously saves the database(s) to disk.",
      .complexity = "O(1)",
-     .arguments = kArguments198,
+     .arguments = kArguments266,
      .history = "3.2.2:Added the `SCHEDULE` option.",
      .flag_names = "admin noscript no_async_loading"},
+    {.name = "bitcount",
+     .arity = -2,
+     .keys = {1, 1, 1, 0},
+     .categories = "read,bitmap,slow",
+     .group = "bitmap",
+     .since = "2.6.0",
+     .summary = "Counts the number of set bits (population counting) in a string.",
+     .complexity = "O(N)",
+     .arguments = kArguments175,
+     .history = "7.0.0:Added the `BYTE|BIT` option.",
+     .flag_names = "readonly",
+     .key_specs = kKeySpecs5},
+    {.name = "bitfield",
+     .arity = -2,
+     .keys = {1, 1, 1, 0},
+     .categories = "write,bitmap,slow",
+     .group = "bitmap",
+     .since = "3.2.0",
+     .summary = "Performs arbitrary bitfield integer operations on strings.",
+     .complexity = "O(1) for each subcommand specified",
+     .arguments = kArguments189,
+     .flag_names = "write denyoom",
+     .key_specs = kKeySpecs190},
+    {.name = "bitfield_ro",
+     .arity = -2,
+     .keys = {1, 1, 1, 0},
+     .categories = "read,bitmap,fast",
+     .group = "bitmap",
+     .since = "6.0.0",
+     .summary = "Performs arbitrary read-only bitfield integer operations on strings.",
+     .complexity = "O(1) for each subcommand specified",
+     .arguments = kArguments191,
+     .flag_names = "readonly fast",
+     .key_specs = kKeySpecs5},
+    {.name = "bitop",
+     .arity = -4,
+     .keys = {2, -1, 1, 0},
+     .categories = "write,bitmap,slow",
+     .group = "bitmap",
+     .since = "2.6.0",
+     .summary = "Performs bitwise operations on multiple strings, and stores the result.",
+     .complexity = "O(N)",
+     .arguments = kArguments180,
+     .flag_names = "write denyoom",
+     .key_specs = kKeySpecs181},
+    {.name = "bitpos",
+     .arity = -3,
+     .keys = {1, 1, 1, 0},
+     .categories = "read,bitmap,slow",
+     .group = "bitmap",
+     .since = "2.8.7",
+     .summary = "Finds the first set (1) or clear (0) bit in a string.",
+     .complexity = "O(N)",
+     .arguments = kArguments178,
+     .history = "7.0.0:Added the `BYTE|BIT` option.",
+     .flag_names = "readonly",
+     .key_specs = kKeySpecs5},
     {.name = "blmove",
      .arity = 6,
      .keys = {1, 2, 1, 0},
@@ -1134,7 +1523,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "6.0.0",
      .summary = "Instructs the server whether to track the keys in the next request.",
      .complexity = "O(1)",
-     .arguments = kArguments186,
+     .arguments = kArguments241,
      .flag_names = "noscript loading stale"},
     {.name = "client|getname",
      .arity = 2,
@@ -1184,7 +1573,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.4.0",
      .summary = "Terminates open connections.",
      .complexity = "O(N) where N is the number of client connections",
-     .arguments = kArguments185,
+     .arguments = kArguments259,
      .history = "2.8.12:Added new filter format.\n2.8.12:`ID` option.\n3.2.0:Added `master` type in for `TYPE` option.\n5.0.0:Replaced `slave` `TYPE` with `replica`. `slave` still supported for backward compatibility.\n6.2.0:`LADDR` option.\n7.4.0:`MAXAGE` option.",
      .flag_names = "admin noscript loading stale"},
     {.name = "client|list",
@@ -1194,7 +1583,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.4.0",
      .summary = "Lists open connections.",
      .complexity = "O(N) where N is the number of client connections",
-     .arguments = kArguments176,
+     .arguments = kArguments252,
      .tips = "nondeterministic_output",
      .history = "2.8.12:Added unique client `id` field.\n5.0.0:Added optional `TYPE` filter.\n6.0.0:Added `user` field.\n6.2.0:Added `argv-mem`, `tot-mem`, `laddr` and `redir` fields and the optional `ID` filter.\n7.0.0:Added `resp`, `multi-mem`, `rbs` and `rbp` fields.\n7.0.3:Added `ssub` field.\n7.2.0:Added `lib-name` and `lib-ver` fields.\n7.4.0:Added `watch` field.\n8.0.0:Added `io-thread` field.",
      .flag_names = "admin noscript loading stale"},
@@ -1205,7 +1594,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.0.0",
      .summary = "Sets the client eviction mode of the connection.",
      .complexity = "O(1)",
-     .arguments = kArguments178,
+     .arguments = kArguments250,
      .flag_names = "admin noscript loading stale"},
     {.name = "client|no-touch",
      .arity = 3,
@@ -1214,7 +1603,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.2.0",
      .summary = "Controls whether commands sent by the client affect the LRU/LFU of accessed keys.",
      .complexity = "O(1)",
-     .arguments = kArguments178,
+     .arguments = kArguments250,
      .flag_names = "noscript loading stale"},
     {.name = "client|pause",
      .arity = -3,
@@ -1223,7 +1612,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "3.0.0",
      .summary = "Suspends commands processing.",
      .complexity = "O(1)",
-     .arguments = kArguments180,
+     .arguments = kArguments255,
      .history = "6.2.0:`CLIENT PAUSE WRITE` mode added along with the `mode` option.",
      .flag_names = "admin noscript loading stale"},
     {.name = "client|reply",
@@ -1233,7 +1622,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "3.2.0",
      .summary = "Instructs the server whether to reply to commands.",
      .complexity = "O(1)",
-     .arguments = kArguments188,
+     .arguments = kArguments246,
      .flag_names = "noscript loading stale"},
     {.name = "client|setinfo",
      .arity = 4,
@@ -1242,7 +1631,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.2.0",
      .summary = "Sets information specific to the client or connection.",
      .complexity = "O(1)",
-     .arguments = kArguments174,
+     .arguments = kArguments248,
      .tips = "request_policy:all_nodes,response_policy:all_succeeded",
      .flag_names = "noscript loading stale"},
     {.name = "client|setname",
@@ -1252,7 +1641,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.6.9",
      .summary = "Sets the connection name.",
      .complexity = "O(1)",
-     .arguments = kArguments172,
+     .arguments = kArguments242,
      .tips = "request_policy:all_nodes,response_policy:all_succeeded",
      .flag_names = "noscript loading stale"},
     {.name = "client|tracking",
@@ -1262,7 +1651,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "6.0.0",
      .summary = "Controls server-assisted client-side caching for the connection.",
      .complexity = "O(1). Some options may introduce additional complexity.",
-     .arguments = kArguments191,
+     .arguments = kArguments253,
      .flag_names = "noscript loading stale"},
     {.name = "client|trackinginfo",
      .arity = 2,
@@ -1279,7 +1668,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "5.0.0",
      .summary = "Unblocks a client blocked by a blocking command from a different connection.",
      .complexity = "O(log N) where N is the number of client connections",
-     .arguments = kArguments190,
+     .arguments = kArguments244,
      .flag_names = "admin noscript loading stale"},
     {.name = "client|unpause",
      .arity = 2,
@@ -1313,7 +1702,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.0.0",
      .summary = "Returns documentary information about one, multiple or all commands.",
      .complexity = "O(N) where N is the number of commands to look up",
-     .arguments = kArguments202,
+     .arguments = kArguments267,
      .tips = "nondeterministic_output_order",
      .flag_names = "loading stale"},
     {.name = "command|getkeys",
@@ -1323,7 +1712,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.8.13",
      .summary = "Extracts the key names from an arbitrary command.",
      .complexity = "O(N) where N is the number of arguments to the command",
-     .arguments = kArguments201,
+     .arguments = kArguments268,
      .flag_names = "loading stale"},
     {.name = "command|getkeysandflags",
      .arity = -3,
@@ -1332,7 +1721,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.0.0",
      .summary = "Extracts the key names and access flags for an arbitrary command.",
      .complexity = "O(N) where N is the number of arguments to the command",
-     .arguments = kArguments201,
+     .arguments = kArguments268,
      .flag_names = "loading stale"},
     {.name = "command|help",
      .arity = 2,
@@ -1349,7 +1738,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.8.13",
      .summary = "Returns information about one, multiple or all commands.",
      .complexity = "O(N) where N is the number of commands to look up",
-     .arguments = kArguments202,
+     .arguments = kArguments267,
      .tips = "nondeterministic_output_order",
      .history = "7.0.0:Allowed to be called with no argument to get info on all commands.",
      .flag_names = "loading stale"},
@@ -1360,7 +1749,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.0.0",
      .summary = "Returns a list of command names.",
      .complexity = "O(N) where N is the total number of Redis commands",
-     .arguments = kArguments200,
+     .arguments = kArguments270,
      .tips = "nondeterministic_output_order",
      .flag_names = "loading stale"},
     {.name = "config",
@@ -1377,7 +1766,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.0.0",
      .summary = "Returns the effective values of configuration parameters.",
      .complexity = "O(N) when N is the number of configuration parameters provided",
-     .arguments = kArguments203,
+     .arguments = kArguments271,
      .history = "7.0.0:Added the ability to pass multiple pattern parameters in one call",
      .flag_names = "admin noscript loading stale"},
     {.name = "config|help",
@@ -1413,7 +1802,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.0.0",
      .summary = "Sets configuration parameters in-flight.",
      .complexity = "O(N) when N is the number of configuration parameters provided",
-     .arguments = kArguments205,
+     .arguments = kArguments273,
      .tips = "request_policy:all_nodes,response_policy:all_succeeded",
      .history = "7.0.0:Added the ability to set multiple parameters in one call.",
      .flag_names = "admin noscript loading stale"},
@@ -1480,6 +1869,14 @@ constexpr CommandSpec kFacts[] = {
      .tips = "request_policy:multi_shard,response_policy:agg_sum",
      .flag_names = "write",
      .key_specs = kKeySpecs33},
+    {.name = "discard",
+     .arity = 1,
+     .categories = "fast,transaction",
+     .group = "transactions",
+     .since = "2.0.0",
+     .summary = "Discards a transaction.",
+     .complexity = "O(N), when N is the number of queued commands",
+     .flag_names = "noscript loading stale fast allow_busy"},
     {.name = "dump",
      .arity = 2,
      .keys = {1, 1, 1, 0},
@@ -1499,8 +1896,16 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Returns the given string.",
      .complexity = "O(1)",
-     .arguments = kArguments192,
+     .arguments = kArguments260,
      .flag_names = "loading stale fast"},
+    {.name = "exec",
+     .arity = 1,
+     .categories = "slow,transaction",
+     .group = "transactions",
+     .since = "1.2.0",
+     .summary = "Executes all commands in a transaction.",
+     .complexity = "Depends on commands in the transaction",
+     .flag_names = "noscript loading stale skip_slowlog"},
     {.name = "exists",
      .arity = -2,
      .keys = {1, -1, 1, 0},
@@ -1556,7 +1961,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Removes all keys from all databases.",
      .complexity = "O(N) where N is the total number of keys in all databases",
-     .arguments = kArguments207,
+     .arguments = kArguments275,
      .tips = "request_policy:all_shards,response_policy:all_succeeded",
      .history = "4.0.0:Added the `ASYNC` flushing mode modifier.\n6.2.0:Added the `SYNC` flushing mode modifier.",
      .flag_names = "write"},
@@ -1567,10 +1972,139 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Remove all keys from the current database.",
      .complexity = "O(N) where N is the number of keys in the selected database",
-     .arguments = kArguments207,
+     .arguments = kArguments275,
      .tips = "request_policy:all_shards,response_policy:all_succeeded",
      .history = "4.0.0:Added the `ASYNC` flushing mode modifier.\n6.2.0:Added the `SYNC` flushing mode modifier.",
      .flag_names = "write"},
+    {.name = "geoadd",
+     .arity = -5,
+     .keys = {1, 1, 1, 0},
+     .categories = "write,geo,slow",
+     .group = "geo",
+     .since = "3.2.0",
+     .summary = "Adds one or more members to a geospatial index. The key is created if it doesn't exist.",
+     .complexity = "O(log(N)) for each item added, where N is the number of elements in the sorted set.",
+     .arguments = kArguments199,
+     .history = "6.2.0:Added the `CH`, `NX` and `XX` options.",
+     .flag_names = "write denyoom",
+     .key_specs = kKeySpecs29},
+    {.name = "geodist",
+     .arity = -4,
+     .keys = {1, 1, 1, 0},
+     .categories = "read,geo,slow",
+     .group = "geo",
+     .since = "3.2.0",
+     .summary = "Returns the distance between two members of a geospatial index.",
+     .complexity = "O(1)",
+     .arguments = kArguments201,
+     .flag_names = "readonly",
+     .key_specs = kKeySpecs5},
+    {.name = "geohash",
+     .arity = -2,
+     .keys = {1, 1, 1, 0},
+     .categories = "read,geo,slow",
+     .group = "geo",
+     .since = "3.2.0",
+     .summary = "Returns members from a geospatial index as geohash strings.",
+     .complexity = "O(1) for each member requested.",
+     .arguments = kArguments202,
+     .flag_names = "readonly",
+     .key_specs = kKeySpecs5},
+    {.name = "geopos",
+     .arity = -2,
+     .keys = {1, 1, 1, 0},
+     .categories = "read,geo,slow",
+     .group = "geo",
+     .since = "3.2.0",
+     .summary = "Returns the longitude and latitude of members from a geospatial index.",
+     .complexity = "O(1) for each member requested.",
+     .arguments = kArguments202,
+     .flag_names = "readonly",
+     .key_specs = kKeySpecs5},
+    {.name = "georadius",
+     .arity = -6,
+     .keys = {1, 1, 1, 0},
+     .categories = "write,geo,slow",
+     .group = "geo",
+     .since = "3.2.0",
+     .summary = "Queries a geospatial index for members within a distance from a coordinate, optionally stores the result.",
+     .complexity = "O(N+log(M)) where N is the number of elements inside the bounding box of the circular area delimited by center and radius and M is the number of items inside the index.",
+     .arguments = kArguments206,
+     .history = "6.2.0:Added the `ANY` option for `COUNT`.\n7.0.0:Added support for uppercase unit names.",
+     .flag_names = "write denyoom movablekeys",
+     .key_specs = kKeySpecs207,
+     .deprecated_since = "6.2.0",
+     .replaced_by = "`GEOSEARCH` and `GEOSEARCHSTORE` with the `BYRADIUS` argument",
+     .doc_flags = "deprecated"},
+    {.name = "georadius_ro",
+     .arity = -6,
+     .keys = {1, 1, 1, 0},
+     .categories = "read,geo,slow",
+     .group = "geo",
+     .since = "3.2.10",
+     .summary = "Returns members from a geospatial index that are within a distance from a coordinate.",
+     .complexity = "O(N+log(M)) where N is the number of elements inside the bounding box of the circular area delimited by center and radius and M is the number of items inside the index.",
+     .arguments = kArguments208,
+     .history = "6.2.0:Added the `ANY` option for `COUNT`.\n7.0.0:Added support for uppercase unit names.",
+     .flag_names = "readonly",
+     .key_specs = kKeySpecs5,
+     .deprecated_since = "6.2.0",
+     .replaced_by = "`GEOSEARCH` with the `BYRADIUS` argument",
+     .doc_flags = "deprecated"},
+    {.name = "georadiusbymember",
+     .arity = -5,
+     .keys = {1, 1, 1, 0},
+     .categories = "write,geo,slow",
+     .group = "geo",
+     .since = "3.2.0",
+     .summary = "Queries a geospatial index for members within a distance from a member, optionally stores the result.",
+     .complexity = "O(N+log(M)) where N is the number of elements inside the bounding box of the circular area delimited by center and radius and M is the number of items inside the index.",
+     .arguments = kArguments210,
+     .history = "6.2.0:Added the `ANY` option for `COUNT`.\n7.0.0:Added support for uppercase unit names.",
+     .flag_names = "write denyoom movablekeys",
+     .key_specs = kKeySpecs211,
+     .deprecated_since = "6.2.0",
+     .replaced_by = "`GEOSEARCH` and `GEOSEARCHSTORE` with the `BYRADIUS` and `FROMMEMBER` arguments",
+     .doc_flags = "deprecated"},
+    {.name = "georadiusbymember_ro",
+     .arity = -5,
+     .keys = {1, 1, 1, 0},
+     .categories = "read,geo,slow",
+     .group = "geo",
+     .since = "3.2.10",
+     .summary = "Returns members from a geospatial index that are within a distance from a member.",
+     .complexity = "O(N+log(M)) where N is the number of elements inside the bounding box of the circular area delimited by center and radius and M is the number of items inside the index.",
+     .arguments = kArguments212,
+     .history = "6.2.0:Added the `ANY` option for `COUNT`.\n7.0.0:Added support for uppercase unit names.",
+     .flag_names = "readonly",
+     .key_specs = kKeySpecs5,
+     .deprecated_since = "6.2.0",
+     .replaced_by = "`GEOSEARCH` with the `BYRADIUS` and `FROMMEMBER` arguments",
+     .doc_flags = "deprecated"},
+    {.name = "geosearch",
+     .arity = -7,
+     .keys = {1, 1, 1, 0},
+     .categories = "read,geo,slow",
+     .group = "geo",
+     .since = "6.2.0",
+     .summary = "Queries a geospatial index for members inside an area of a box or a circle.",
+     .complexity = "O(N+log(M)) where N is the number of elements in the grid-aligned bounding box area around the shape provided as the filter and M is the number of items inside the shape",
+     .arguments = kArguments218,
+     .history = "7.0.0:Added support for uppercase unit names.",
+     .flag_names = "readonly",
+     .key_specs = kKeySpecs5},
+    {.name = "geosearchstore",
+     .arity = -8,
+     .keys = {1, 2, 1, 0},
+     .categories = "write,geo,slow",
+     .group = "geo",
+     .since = "6.2.0",
+     .summary = "Queries a geospatial index for members inside an area of a box or a circle, optionally stores the result.",
+     .complexity = "O(N+log(M)) where N is the number of elements in the grid-aligned bounding box area around the shape provided as the filter and M is the number of items inside the shape",
+     .arguments = kArguments219,
+     .history = "7.0.0:Added support for uppercase unit names.",
+     .flag_names = "write denyoom",
+     .key_specs = kKeySpecs103},
     {.name = "get",
      .arity = 2,
      .keys = {1, 1, 1, 0},
@@ -1580,6 +2114,17 @@ constexpr CommandSpec kFacts[] = {
      .summary = "Returns the string value of a key.",
      .complexity = "O(1)",
      .arguments = kArguments2,
+     .flag_names = "readonly fast",
+     .key_specs = kKeySpecs5},
+    {.name = "getbit",
+     .arity = 3,
+     .keys = {1, 1, 1, 0},
+     .categories = "read,bitmap,fast",
+     .group = "bitmap",
+     .since = "2.2.0",
+     .summary = "Returns a bit value by offset.",
+     .complexity = "O(1)",
+     .arguments = kArguments172,
      .flag_names = "readonly fast",
      .key_specs = kKeySpecs5},
     {.name = "getdel",
@@ -1648,7 +2193,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "6.0.0",
      .summary = "Handshakes with the Redis server.",
      .complexity = "O(1)",
-     .arguments = kArguments195,
+     .arguments = kArguments263,
      .history = "6.2.0:`protover` made optional; when called without arguments the command reports the current connection's context.",
      .flag_names = "noscript loading stale fast no_auth allow_busy"},
     {.name = "hexists",
@@ -1999,7 +2544,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Returns information and statistics about the server.",
      .complexity = "O(1)",
-     .arguments = kArguments208,
+     .arguments = kArguments276,
      .tips = "nondeterministic_output,request_policy:all_shards,response_policy:special",
      .history = "7.0.0:Added support for taking multiple section arguments.",
      .flag_names = "loading stale"},
@@ -2022,6 +2567,79 @@ constexpr CommandSpec kFacts[] = {
      .complexity = "O(1)",
      .tips = "nondeterministic_output",
      .flag_names = "loading stale fast"},
+    {.name = "latency",
+     .arity = -2,
+     .categories = "slow",
+     .group = "server",
+     .since = "2.8.13",
+     .summary = "A container for latency diagnostics commands.",
+     .complexity = "Depends on subcommand."},
+    {.name = "latency|doctor",
+     .arity = 2,
+     .categories = "admin,slow,dangerous",
+     .group = "server",
+     .since = "2.8.13",
+     .summary = "Returns a human-readable latency analysis report.",
+     .complexity = "O(1)",
+     .tips = "nondeterministic_output,request_policy:all_nodes,response_policy:special",
+     .flag_names = "admin noscript loading stale"},
+    {.name = "latency|graph",
+     .arity = 3,
+     .categories = "admin,slow,dangerous",
+     .group = "server",
+     .since = "2.8.13",
+     .summary = "Returns a latency graph for an event.",
+     .complexity = "O(1)",
+     .arguments = kArguments221,
+     .tips = "nondeterministic_output,request_policy:all_nodes,response_policy:special",
+     .flag_names = "admin noscript loading stale"},
+    {.name = "latency|help",
+     .arity = 2,
+     .categories = "slow",
+     .group = "server",
+     .since = "2.8.13",
+     .summary = "Returns helpful text about the different subcommands.",
+     .complexity = "O(1)",
+     .flag_names = "loading stale"},
+    {.name = "latency|histogram",
+     .arity = -2,
+     .categories = "admin,slow,dangerous",
+     .group = "server",
+     .since = "7.0.0",
+     .summary = "Returns the cumulative distribution of latencies of a subset or all commands.",
+     .complexity = "O(N) where N is the number of commands with latency information being retrieved.",
+     .arguments = kArguments223,
+     .tips = "nondeterministic_output,request_policy:all_nodes,response_policy:special",
+     .flag_names = "admin noscript loading stale"},
+    {.name = "latency|history",
+     .arity = 3,
+     .categories = "admin,slow,dangerous",
+     .group = "server",
+     .since = "2.8.13",
+     .summary = "Returns timestamp-latency samples for an event.",
+     .complexity = "O(1)",
+     .arguments = kArguments221,
+     .tips = "nondeterministic_output,request_policy:all_nodes,response_policy:special",
+     .flag_names = "admin noscript loading stale"},
+    {.name = "latency|latest",
+     .arity = 2,
+     .categories = "admin,slow,dangerous",
+     .group = "server",
+     .since = "2.8.13",
+     .summary = "Returns the latest latency samples for all events.",
+     .complexity = "O(1)",
+     .tips = "nondeterministic_output,request_policy:all_nodes,response_policy:special",
+     .flag_names = "admin noscript loading stale"},
+    {.name = "latency|reset",
+     .arity = -2,
+     .categories = "admin,slow,dangerous",
+     .group = "server",
+     .since = "2.8.13",
+     .summary = "Resets the latency data for one or more events.",
+     .complexity = "O(1)",
+     .arguments = kArguments222,
+     .tips = "request_policy:all_nodes,response_policy:agg_sum",
+     .flag_names = "admin noscript loading stale"},
     {.name = "lcs",
      .arity = -3,
      .keys = {1, 2, 1, 0},
@@ -2233,7 +2851,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "4.0.0",
      .summary = "Estimates the memory usage of a key.",
      .complexity = "O(N) where N is the number of samples.",
-     .arguments = kArguments209,
+     .arguments = kArguments277,
      .flag_names = "readonly",
      .key_specs = kKeySpecs40},
     {.name = "mget",
@@ -2248,6 +2866,13 @@ constexpr CommandSpec kFacts[] = {
      .tips = "request_policy:multi_shard",
      .flag_names = "readonly fast",
      .key_specs = kKeySpecs16},
+    {.name = "monitor",
+     .arity = 1,
+     .categories = "admin,slow,dangerous",
+     .group = "server",
+     .since = "1.0.0",
+     .summary = "Listens for all requests received by the server in real-time.",
+     .flag_names = "admin noscript loading stale"},
     {.name = "move",
      .arity = 3,
      .keys = {1, 1, 1, 0},
@@ -2282,6 +2907,14 @@ constexpr CommandSpec kFacts[] = {
      .arguments = kArguments17,
      .flag_names = "write denyoom",
      .key_specs = kKeySpecs19},
+    {.name = "multi",
+     .arity = 1,
+     .categories = "fast,transaction",
+     .group = "transactions",
+     .since = "1.2.0",
+     .summary = "Starts a transaction.",
+     .complexity = "O(1)",
+     .flag_names = "noscript loading stale fast allow_busy"},
     {.name = "object",
      .arity = -2,
      .categories = "slow",
@@ -2391,6 +3024,60 @@ constexpr CommandSpec kFacts[] = {
      .arguments = kArguments2,
      .flag_names = "readonly fast",
      .key_specs = kKeySpecs5},
+    {.name = "pfadd",
+     .arity = -2,
+     .keys = {1, 1, 1, 0},
+     .categories = "write,hyperloglog,fast",
+     .group = "hyperloglog",
+     .since = "2.8.9",
+     .summary = "Adds elements to a HyperLogLog key. Creates the key if it doesn't exist.",
+     .complexity = "O(1) to add every element.",
+     .arguments = kArguments192,
+     .flag_names = "write denyoom fast",
+     .key_specs = kKeySpecs1},
+    {.name = "pfcount",
+     .arity = -2,
+     .keys = {1, -1, 1, 0},
+     .categories = "read,hyperloglog,slow",
+     .group = "hyperloglog",
+     .since = "2.8.9",
+     .summary = "Returns the approximated cardinality of the set(s) observed by the HyperLogLog key(s).",
+     .complexity = "O(1) with a very small average constant time when called with a single key. O(N) with N being the number of keys, and much bigger constant times, when called with multiple keys.",
+     .arguments = kArguments15,
+     .flag_names = "readonly",
+     .key_specs = kKeySpecs193},
+    {.name = "pfdebug",
+     .arity = 3,
+     .keys = {2, 2, 1, 0},
+     .categories = "write,hyperloglog,admin,slow,dangerous",
+     .group = "hyperloglog",
+     .since = "2.8.9",
+     .summary = "Internal commands for debugging HyperLogLog values.",
+     .complexity = "N/A",
+     .arguments = kArguments196,
+     .flag_names = "write denyoom admin",
+     .key_specs = kKeySpecs197,
+     .doc_flags = "syscmd"},
+    {.name = "pfmerge",
+     .arity = -2,
+     .keys = {1, -1, 1, 0},
+     .categories = "write,hyperloglog,slow",
+     .group = "hyperloglog",
+     .since = "2.8.9",
+     .summary = "Merges one or more HyperLogLog values into a single key.",
+     .complexity = "O(N) to merge N HyperLogLogs, but with high constant times.",
+     .arguments = kArguments194,
+     .flag_names = "write denyoom",
+     .key_specs = kKeySpecs195},
+    {.name = "pfselftest",
+     .arity = 1,
+     .categories = "hyperloglog,admin,slow,dangerous",
+     .group = "hyperloglog",
+     .since = "2.8.9",
+     .summary = "An internal command for testing HyperLogLog values.",
+     .complexity = "N/A",
+     .flag_names = "admin",
+     .doc_flags = "syscmd"},
     {.name = "ping",
      .arity = -1,
      .categories = "fast,connection",
@@ -2398,7 +3085,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Returns the server's liveliness response.",
      .complexity = "O(1)",
-     .arguments = kArguments196,
+     .arguments = kArguments264,
      .tips = "request_policy:all_shards,response_policy:all_succeeded",
      .flag_names = "fast"},
     {.name = "psetex",
@@ -2415,6 +3102,15 @@ constexpr CommandSpec kFacts[] = {
      .deprecated_since = "2.6.12",
      .replaced_by = "`SET` with the `PX` argument",
      .doc_flags = "deprecated"},
+    {.name = "psubscribe",
+     .arity = -2,
+     .categories = "pubsub,slow",
+     .group = "pubsub",
+     .since = "2.0.0",
+     .summary = "Listens for messages published to channels that match one or more patterns.",
+     .complexity = "O(N) where N is the number of patterns to subscribe to.",
+     .arguments = kArguments228,
+     .flag_names = "pubsub noscript loading stale"},
     {.name = "pttl",
      .arity = 2,
      .keys = {1, 1, 1, 0},
@@ -2428,6 +3124,83 @@ constexpr CommandSpec kFacts[] = {
      .history = "2.8.0:Added the -2 reply.",
      .flag_names = "readonly fast",
      .key_specs = kKeySpecs5},
+    {.name = "publish",
+     .arity = 3,
+     .categories = "pubsub,fast",
+     .group = "pubsub",
+     .since = "2.0.0",
+     .summary = "Posts a message to a channel.",
+     .complexity = "O(N+M) where N is the number of clients subscribed to the receiving channel and M is the total number of subscribed patterns (by any client).",
+     .arguments = kArguments229,
+     .flag_names = "pubsub loading stale fast"},
+    {.name = "pubsub",
+     .arity = -2,
+     .categories = "slow",
+     .group = "pubsub",
+     .since = "2.8.0",
+     .summary = "A container for Pub/Sub commands.",
+     .complexity = "Depends on subcommand."},
+    {.name = "pubsub|channels",
+     .arity = -2,
+     .categories = "pubsub,slow",
+     .group = "pubsub",
+     .since = "2.8.0",
+     .summary = "Returns the active channels.",
+     .complexity = "O(N) where N is the number of active channels, and assuming constant time pattern matching (relatively short channels and patterns)",
+     .arguments = kArguments230,
+     .flag_names = "pubsub loading stale"},
+    {.name = "pubsub|help",
+     .arity = 2,
+     .categories = "slow",
+     .group = "pubsub",
+     .since = "6.2.0",
+     .summary = "Returns helpful text about the different subcommands.",
+     .complexity = "O(1)",
+     .flag_names = "loading stale"},
+    {.name = "pubsub|numpat",
+     .arity = 2,
+     .categories = "pubsub,slow",
+     .group = "pubsub",
+     .since = "2.8.0",
+     .summary = "Returns a count of unique pattern subscriptions.",
+     .complexity = "O(1)",
+     .flag_names = "pubsub loading stale"},
+    {.name = "pubsub|numsub",
+     .arity = -2,
+     .categories = "pubsub,slow",
+     .group = "pubsub",
+     .since = "2.8.0",
+     .summary = "Returns a count of subscribers to channels.",
+     .complexity = "O(N) for the NUMSUB subcommand, where N is the number of requested channels",
+     .arguments = kArguments231,
+     .flag_names = "pubsub loading stale"},
+    {.name = "pubsub|shardchannels",
+     .arity = -2,
+     .categories = "pubsub,slow",
+     .group = "pubsub",
+     .since = "7.0.0",
+     .summary = "Returns the active shard channels.",
+     .complexity = "O(N) where N is the number of active shard channels, and assuming constant time pattern matching (relatively short shard channels).",
+     .arguments = kArguments230,
+     .flag_names = "pubsub loading stale"},
+    {.name = "pubsub|shardnumsub",
+     .arity = -2,
+     .categories = "pubsub,slow",
+     .group = "pubsub",
+     .since = "7.0.0",
+     .summary = "Returns the count of subscribers of shard channels.",
+     .complexity = "O(N) for the SHARDNUMSUB subcommand, where N is the number of requested shard channels",
+     .arguments = kArguments232,
+     .flag_names = "pubsub loading stale"},
+    {.name = "punsubscribe",
+     .arity = -1,
+     .categories = "pubsub,slow",
+     .group = "pubsub",
+     .since = "2.0.0",
+     .summary = "Stops listening to messages published to channels that match one or more patterns.",
+     .complexity = "O(N) where N is the number of patterns to unsubscribe.",
+     .arguments = kArguments233,
+     .flag_names = "pubsub noscript loading stale"},
     {.name = "quit",
      .arity = -1,
      .categories = "fast,connection",
@@ -2621,7 +3394,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Changes the selected database.",
      .complexity = "O(1)",
-     .arguments = kArguments197,
+     .arguments = kArguments265,
      .flag_names = "loading stale fast"},
     {.name = "set",
      .arity = -3,
@@ -2635,6 +3408,17 @@ constexpr CommandSpec kFacts[] = {
      .history = "2.6.12:Added the `EX`, `PX`, `NX` and `XX` options.\n6.0.0:Added the `KEEPTTL` option.\n6.2.0:Added the `GET`, `EXAT` and `PXAT` option.\n7.0.0:Allowed the `NX` and `GET` options to be used together.",
      .flag_names = "write denyoom",
      .key_specs = kKeySpecs25},
+    {.name = "setbit",
+     .arity = 4,
+     .keys = {1, 1, 1, 0},
+     .categories = "write,bitmap,slow",
+     .group = "bitmap",
+     .since = "2.2.0",
+     .summary = "Sets or clears the bit at offset of the string value. Creates the key if it doesn't exist.",
+     .complexity = "O(1)",
+     .arguments = kArguments171,
+     .flag_names = "write denyoom",
+     .key_specs = kKeySpecs3},
     {.name = "setex",
      .arity = 4,
      .keys = {1, 1, 1, 0},
@@ -2681,7 +3465,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Synchronously saves the database(s) to disk and shuts down the Redis server.",
      .complexity = "O(N) when saving, where N is the total number of keys in all databases when saving data, otherwise O(1)",
-     .arguments = kArguments211,
+     .arguments = kArguments279,
      .history = "7.0.0:Added the `NOW`, `FORCE` and `ABORT` modifiers.",
      .flag_names = "admin noscript loading stale no_multi allow_busy"},
     {.name = "sinter",
@@ -2728,6 +3512,50 @@ constexpr CommandSpec kFacts[] = {
      .arguments = kArguments110,
      .flag_names = "readonly fast",
      .key_specs = kKeySpecs30},
+    {.name = "slowlog",
+     .arity = -2,
+     .categories = "slow",
+     .group = "server",
+     .since = "2.2.12",
+     .summary = "A container for slow log commands.",
+     .complexity = "Depends on subcommand."},
+    {.name = "slowlog|get",
+     .arity = -2,
+     .categories = "admin,slow,dangerous",
+     .group = "server",
+     .since = "2.2.12",
+     .summary = "Returns the slow log's entries.",
+     .complexity = "O(N) where N is the number of entries returned",
+     .arguments = kArguments220,
+     .tips = "request_policy:all_nodes,nondeterministic_output",
+     .history = "4.0.0:Added client IP address, port and name to the reply.",
+     .flag_names = "admin loading stale"},
+    {.name = "slowlog|help",
+     .arity = 2,
+     .categories = "slow",
+     .group = "server",
+     .since = "6.2.0",
+     .summary = "Show helpful text about the different subcommands",
+     .complexity = "O(1)",
+     .flag_names = "loading stale"},
+    {.name = "slowlog|len",
+     .arity = 2,
+     .categories = "admin,slow,dangerous",
+     .group = "server",
+     .since = "2.2.12",
+     .summary = "Returns the number of entries in the slow log.",
+     .complexity = "O(1)",
+     .tips = "request_policy:all_nodes,response_policy:agg_sum,nondeterministic_output",
+     .flag_names = "admin loading stale"},
+    {.name = "slowlog|reset",
+     .arity = 2,
+     .categories = "admin,slow,dangerous",
+     .group = "server",
+     .since = "2.2.12",
+     .summary = "Clears all entries from the slow log.",
+     .complexity = "O(N) where N is the number of entries in the slowlog",
+     .tips = "request_policy:all_nodes,response_policy:all_succeeded",
+     .flag_names = "admin loading stale"},
     {.name = "smembers",
      .arity = 2,
      .keys = {1, 1, 1, 0},
@@ -2762,6 +3590,28 @@ constexpr CommandSpec kFacts[] = {
      .arguments = kArguments129,
      .flag_names = "write fast",
      .key_specs = kKeySpecs113},
+    {.name = "sort",
+     .arity = -2,
+     .keys = {1, 1, 1, 0},
+     .categories = "write,set,sortedset,list,slow,dangerous",
+     .group = "generic",
+     .since = "1.0.0",
+     .summary = "Sorts the elements in a list, a set, or a sorted set, optionally storing the result.",
+     .complexity = "O(N+M*log(M)) where N is the number of elements in the list or set to sort, and M the number of returned elements. When the elements are not sorted, complexity is O(N).",
+     .arguments = kArguments224,
+     .flag_names = "write denyoom movablekeys",
+     .key_specs = kKeySpecs225},
+    {.name = "sort_ro",
+     .arity = -2,
+     .keys = {1, 1, 1, 0},
+     .categories = "read,set,sortedset,list,slow,dangerous",
+     .group = "generic",
+     .since = "7.0.0",
+     .summary = "Returns the sorted elements of a list, a set, or a sorted set.",
+     .complexity = "O(N+M*log(M)) where N is the number of elements in the list or set to sort, and M the number of returned elements. When the elements are not sorted, complexity is O(N).",
+     .arguments = kArguments226,
+     .flag_names = "readonly movablekeys",
+     .key_specs = kKeySpecs227},
     {.name = "spop",
      .arity = -2,
      .keys = {1, 1, 1, 0},
@@ -2775,6 +3625,17 @@ constexpr CommandSpec kFacts[] = {
      .history = "3.2.0:Added the `count` argument.",
      .flag_names = "write fast",
      .key_specs = kKeySpecs6},
+    {.name = "spublish",
+     .arity = 3,
+     .keys = {1, 1, 1, 0},
+     .categories = "pubsub,fast",
+     .group = "pubsub",
+     .since = "7.0.0",
+     .summary = "Post a message to a shard channel",
+     .complexity = "O(N) where N is the number of clients subscribed to the receiving shard channel.",
+     .arguments = kArguments234,
+     .flag_names = "pubsub loading stale fast",
+     .key_specs = kKeySpecs235},
     {.name = "srandmember",
      .arity = -2,
      .keys = {1, 1, 1, 0},
@@ -2812,6 +3673,17 @@ constexpr CommandSpec kFacts[] = {
      .tips = "nondeterministic_output",
      .flag_names = "readonly",
      .key_specs = kKeySpecs5},
+    {.name = "ssubscribe",
+     .arity = -2,
+     .keys = {1, -1, 1, 0},
+     .categories = "pubsub,slow",
+     .group = "pubsub",
+     .since = "7.0.0",
+     .summary = "Listens for messages published to shard channels.",
+     .complexity = "O(N) where N is the number of shard channels to subscribe to.",
+     .arguments = kArguments236,
+     .flag_names = "pubsub noscript loading stale",
+     .key_specs = kKeySpecs237},
     {.name = "strlen",
      .arity = 2,
      .keys = {1, 1, 1, 0},
@@ -2823,6 +3695,15 @@ constexpr CommandSpec kFacts[] = {
      .arguments = kArguments2,
      .flag_names = "readonly fast",
      .key_specs = kKeySpecs30},
+    {.name = "subscribe",
+     .arity = -2,
+     .categories = "pubsub,slow",
+     .group = "pubsub",
+     .since = "2.0.0",
+     .summary = "Listens for messages published to channels.",
+     .complexity = "O(N) where N is the number of channels to subscribe to.",
+     .arguments = kArguments238,
+     .flag_names = "pubsub noscript loading stale"},
     {.name = "substr",
      .arity = 4,
      .keys = {1, 1, 1, 0},
@@ -2860,6 +3741,17 @@ constexpr CommandSpec kFacts[] = {
      .arguments = kArguments127,
      .flag_names = "write denyoom",
      .key_specs = kKeySpecs128},
+    {.name = "sunsubscribe",
+     .arity = -1,
+     .keys = {1, -1, 1, 0},
+     .categories = "pubsub,slow",
+     .group = "pubsub",
+     .since = "7.0.0",
+     .summary = "Stops listening to messages posted to shard channels.",
+     .complexity = "O(N) where N is the number of shard channels to unsubscribe.",
+     .arguments = kArguments232,
+     .flag_names = "pubsub noscript loading stale",
+     .key_specs = kKeySpecs237},
     {.name = "swapdb",
      .arity = 3,
      .categories = "keyspace,write,fast,dangerous",
@@ -2867,7 +3759,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "4.0.0",
      .summary = "Swaps two Redis databases.",
      .complexity = "O(N) where N is the count of clients watching or blocking on keys from both databases.",
-     .arguments = kArguments212,
+     .arguments = kArguments280,
      .flag_names = "write fast"},
     {.name = "time",
      .arity = 1,
@@ -2926,6 +3818,23 @@ constexpr CommandSpec kFacts[] = {
      .tips = "request_policy:multi_shard,response_policy:agg_sum",
      .flag_names = "write fast",
      .key_specs = kKeySpecs33},
+    {.name = "unsubscribe",
+     .arity = -1,
+     .categories = "pubsub,slow",
+     .group = "pubsub",
+     .since = "2.0.0",
+     .summary = "Stops listening to messages posted to channels.",
+     .complexity = "O(N) where N is the number of channels to unsubscribe.",
+     .arguments = kArguments231,
+     .flag_names = "pubsub noscript loading stale"},
+    {.name = "unwatch",
+     .arity = 1,
+     .categories = "fast,transaction",
+     .group = "transactions",
+     .since = "2.2.0",
+     .summary = "Forgets about watched keys of a transaction.",
+     .complexity = "O(1)",
+     .flag_names = "noscript loading stale fast allow_busy"},
     {.name = "wait",
      .arity = 3,
      .categories = "slow,blocking,connection",
@@ -2946,6 +3855,17 @@ constexpr CommandSpec kFacts[] = {
      .arguments = kArguments49,
      .tips = "request_policy:all_shards,response_policy:agg_min",
      .flag_names = "blocking"},
+    {.name = "watch",
+     .arity = -2,
+     .keys = {1, -1, 1, 0},
+     .categories = "fast,transaction",
+     .group = "transactions",
+     .since = "2.2.0",
+     .summary = "Monitors changes to keys to determine the execution of a transaction.",
+     .complexity = "O(1) for every key.",
+     .arguments = kArguments15,
+     .flag_names = "noscript loading stale fast allow_busy",
+     .key_specs = kKeySpecs34},
     {.name = "xack",
      .arity = -4,
      .keys = {1, 1, 1, 0},
@@ -3043,10 +3963,10 @@ constexpr CommandSpec kFacts[] = {
      .since = "5.0.0",
      .summary = "Creates a consumer group.",
      .complexity = "O(1)",
-     .arguments = kArguments148,
+     .arguments = kArguments154,
      .history = "7.0.0:Added the `entries_read` named argument.",
      .flag_names = "write denyoom",
-     .key_specs = kKeySpecs149},
+     .key_specs = kKeySpecs148},
     {.name = "xgroup|createconsumer",
      .arity = 5,
      .keys = {2, 2, 1, 0},
@@ -3055,9 +3975,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "6.2.0",
      .summary = "Creates a consumer in a consumer group.",
      .complexity = "O(1)",
-     .arguments = kArguments150,
+     .arguments = kArguments147,
      .flag_names = "write denyoom",
-     .key_specs = kKeySpecs149},
+     .key_specs = kKeySpecs148},
     {.name = "xgroup|delconsumer",
      .arity = 5,
      .keys = {2, 2, 1, 0},
@@ -3066,9 +3986,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "5.0.0",
      .summary = "Deletes a consumer from a consumer group.",
      .complexity = "O(1)",
-     .arguments = kArguments150,
+     .arguments = kArguments147,
      .flag_names = "write",
-     .key_specs = kKeySpecs151},
+     .key_specs = kKeySpecs150},
     {.name = "xgroup|destroy",
      .arity = 4,
      .keys = {2, 2, 1, 0},
@@ -3077,9 +3997,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "5.0.0",
      .summary = "Destroys a consumer group.",
      .complexity = "O(N) where N is the number of entries in the group's pending entries list (PEL).",
-     .arguments = kArguments154,
+     .arguments = kArguments149,
      .flag_names = "write",
-     .key_specs = kKeySpecs151},
+     .key_specs = kKeySpecs150},
     {.name = "xgroup|help",
      .arity = 2,
      .categories = "stream,slow",
@@ -3115,11 +4035,11 @@ constexpr CommandSpec kFacts[] = {
      .since = "5.0.0",
      .summary = "Returns a list of the consumers in a consumer group.",
      .complexity = "O(1)",
-     .arguments = kArguments154,
+     .arguments = kArguments149,
      .tips = "nondeterministic_output",
      .history = "7.2.0:Added the `inactive` field, and changed the meaning of `idle`.",
      .flag_names = "readonly",
-     .key_specs = kKeySpecs155},
+     .key_specs = kKeySpecs157},
     {.name = "xinfo|groups",
      .arity = 3,
      .keys = {2, 2, 1, 0},
@@ -3131,7 +4051,7 @@ constexpr CommandSpec kFacts[] = {
      .arguments = kArguments2,
      .history = "7.0.0:Added the `entries-read` and `lag` fields",
      .flag_names = "readonly",
-     .key_specs = kKeySpecs155},
+     .key_specs = kKeySpecs157},
     {.name = "xinfo|help",
      .arity = 2,
      .categories = "stream,slow",
@@ -3148,10 +4068,10 @@ constexpr CommandSpec kFacts[] = {
      .since = "5.0.0",
      .summary = "Returns information about a stream.",
      .complexity = "O(1)",
-     .arguments = kArguments157,
+     .arguments = kArguments156,
      .history = "6.0.0:Added the `FULL` modifier.\n7.0.0:Added the `max-deleted-entry-id`, `entries-added`, `recorded-first-entry-id`, `entries-read` and `lag` fields\n7.2.0:Added the `active-time` field, and changed the meaning of `seen-time`.",
      .flag_names = "readonly",
-     .key_specs = kKeySpecs155},
+     .key_specs = kKeySpecs157},
     {.name = "xlen",
      .arity = 2,
      .keys = {1, 1, 1, 0},

@@ -17,7 +17,7 @@ struct ServerStats {
   int64_t start_wall_ms = 0;
   uint64_t connections_received = 0, commands_processed = 0, rejected_connections = 0;
   uint64_t net_input_bytes = 0, net_output_bytes = 0;
-  uint64_t connected_clients = 0, blocked_clients = 0, max_clients = 0;
+  uint64_t connected_clients = 0, blocked_clients = 0, output_limit_disconnections = 0, max_clients = 0;
   int tcp_port = 0;
   unsigned threads = 0;
   std::string unix_socket, config_file, executable, run_id;
@@ -30,8 +30,9 @@ struct ClientInfo {
   int fd = -1, database = 0, protocol = 2;
   int64_t age_s = 0, idle_s = 0;
   uint64_t query_buffer_bytes = 0, output_bytes = 0, commands = 0, net_input_bytes = 0, net_output_bytes = 0;
+  uint64_t channels = 0, patterns = 0, shard_channels = 0;  // subscribed to
   std::string last_command;
-  bool unix_socket = false, no_evict = false, no_touch = false, blocked = false;
+  bool unix_socket = false, subscriber = false, no_evict = false, no_touch = false, blocked = false;
 };
 
 struct ConfigValue { std::string name, value; };

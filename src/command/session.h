@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/limits.h"
+#include "command/pubsub.h"
 
 namespace pion {
 
@@ -63,6 +64,10 @@ struct Session {
   std::optional<uint64_t> begun_at;
   PassedDescriptors descriptors;    // of the command being run; what a command leaves is closed after it
   std::unique_ptr<SessionAttachment> prompt;  // prompt memory's leases and claims of this connection
+  std::unique_ptr<Subscriptions> subscriptions;  // null: none
+
+  // In RESP2 a subscriber's replies could not be told from messages, so it may send a few commands only.
+  bool subscribed_mode() const { return subscriptions && protocol == 2; }
 };
 
 }  // namespace pion

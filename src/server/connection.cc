@@ -47,7 +47,7 @@ void Connection::listen() {
 }
 
 bool Connection::can_move(int64_t active_since_ms) const {
-  return may_run() && last_active_ms_ >= active_since_ms && !dirty && !waiting && interest_ == Interest{.read = true} &&
+  return may_run() && !session_.subscriptions && last_active_ms_ >= active_since_ms && !dirty && !waiting && interest_ == Interest{.read = true} &&
          parser_.stream_remaining() == 0 && owed_bytes() == 0 && !end_of_input_;
 }
 
@@ -146,7 +146,11 @@ void Connection::drain() {
 
 void Connection::check_idle(int64_t now_ms) {
   const int64_t timeout_s = thread_->shared().live.idle_timeout_s.load(std::memory_order_relaxed);
-  if (timeout_s > 0 && state_ == State::kReady && now_ms - last_active_ms_ > timeout_s * 1000) close();
+  if (state_ == State::kReady && owed_bytes() > thread_->shared().live.least_output_limit_bytes.load(std::memory_order_relaxed)) {
+    check_output_limit(owed_bytes());
+    if (closed_) return;
+  }
+  if (timeout_s > 0 && state_ == State::kReady && !session_.subscriptions && now_ms - last_active_ms_ > timeout_s * 1000) close();
 }
 
 void Connection::close() {
@@ -164,6 +168,7 @@ void Connection::close() {
   out_.clear();
   held_.clear();
   sender_ = OutputSender();
+  if (state_ != State::kWorker) session_.subscriptions.reset();
   thread_->retire(*this);
 }
 
@@ -192,6 +197,12 @@ ClientInfo Connection::info() const {
   info.last_command = session_.last_command;
   info.no_evict = session_.no_evict;
   info.no_touch = session_.no_touch;
+  if (const Subscriptions* subscriptions = session_.subscriptions.get()) {
+    info.subscriber = true;
+    info.channels = subscriptions->count(SubscriptionKind::kChannel);
+    info.patterns = subscriptions->count(SubscriptionKind::kPattern);
+    info.shard_channels = subscriptions->count(SubscriptionKind::kShard);
+  }
   return info;
 }
 

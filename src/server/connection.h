@@ -29,6 +29,7 @@
 namespace pion {
 
 class IoThread;
+struct MessageDelivery;
 struct ThreadBatch;
 struct BatchedCommand;
 struct ParsedCommands;
@@ -55,6 +56,8 @@ class Connection final : public EventHandler {
   void complete(uint64_t turn, const std::function<void(ReplyWriter&)>& write, Lsn required);
   // A suspended command's time-out. It goes with the command: who waits for ever leaves nothing behind.
   void set_timeout(uint64_t turn, int64_t delay_ms, std::function<void()> call);
+  // A published message, if the client still wants it.
+  void deliver(MessageDelivery delivery);
   // CLIENT KILL: closes at the end of the tick. A client that kills itself has its reply by then.
   void kill();
   // The server stops: nothing more is run; the connection ends as soon as its replies are out.
@@ -109,6 +112,10 @@ class Connection final : public EventHandler {
   void finish_command();
   void protocol_error();
 
+  // connection_messages.cc: published messages, limits on the output.
+  void deliver_delayed();
+  void check_output_limit(uint64_t owed);
+
   // connection.cc: replies and the end.
   void listen();
   void require(Lsn lsn, bool sync);
@@ -157,6 +164,9 @@ class Connection final : public EventHandler {
   };
   std::unique_ptr<EarlyAnswer> early_;  // completed before its worker returned
 
+  std::unique_ptr<std::vector<MessageDelivery>> delayed_;  // while a worker has the session
+  int64_t over_soft_since_ms_ = 0;
+
   OutputChain out_;
   Lsn required_ = 0;
   bool sync_required_ = false;
@@ -166,5 +176,7 @@ class Connection final : public EventHandler {
   int64_t held_since_ms_ = 0;
   OutputSender sender_;
 };
+
+std::unique_ptr<Subscriber> make_connection_subscriber(IoThread& thread, uint64_t client);
 
 }  // namespace pion

@@ -14,13 +14,15 @@ namespace {
 class RunContext final : public CommandContext {
  public:
   RunContext(IoThread& thread, Session& session, const CommandSpec& spec, Arguments& arguments, ReplyWriter& reply, bool on_worker,
-             uint64_t turn)
-      : CommandContext(thread.shared().services, session, spec, arguments, reply, on_worker), thread_(thread), turn_(turn) {}
+             uint64_t turn, OutputChain& unmuted)
+      : CommandContext(thread.shared().services, session, spec, arguments, reply, on_worker), thread_(thread), turn_(turn), unmuted_(unmuted) {}
 
   std::shared_ptr<Completion> suspend() override {
     completion_ = std::make_shared<ConnectionCompletion>(thread_, session.id, turn_);
     return completion_;
   }
+  std::unique_ptr<Subscriber> make_subscriber() override { return make_connection_subscriber(thread_, session.id); }
+  OutputChain& unmuted() override { return unmuted_; }
   // The connection keeps no strong reference: a completion dropped by everybody answers an error.
   const std::shared_ptr<ConnectionCompletion>& completion() const { return completion_; }
   std::shared_ptr<ConnectionCompletion> take_completion() { return std::move(completion_); }
@@ -28,6 +30,7 @@ class RunContext final : public CommandContext {
  private:
   IoThread& thread_;
   const uint64_t turn_;
+  OutputChain& unmuted_;
   std::shared_ptr<ConnectionCompletion> completion_;
 };
 
@@ -172,7 +175,7 @@ void Connection::execute(BatchedCommand& command) {
 
 void Connection::run_handler(BatchedCommand& command, ReplyWriter& reply) {
   const CommandSpec& spec = *command.command.spec;
-  RunContext context(*thread_, session_, spec, command.arguments, reply, false, turn_);
+  RunContext context(*thread_, session_, spec, command.arguments, reply, false, turn_, out_);
   const Outcome outcome = spec.handler(context);
   require(context.required_lsn(), context.sync_required());
   switch (outcome) {
@@ -200,7 +203,7 @@ void Connection::run_on_worker(BatchedCommand& command) {
   job->turn = turn_;
   thread_->shared().workers->run([job, &thread = *thread_, &session = session_] {
     ReplyWriter reply(job->out, session.protocol);
-    RunContext context(thread, session, job->spec, job->arguments, reply, true, job->turn);
+    RunContext context(thread, session, job->spec, job->arguments, reply, true, job->turn, job->out);
     job->outcome = job->spec.handler(context);
     job->required = context.required_lsn();
     job->sync = context.sync_required();
@@ -221,6 +224,7 @@ void Connection::worker_done(WorkerJob& job) {
   if (job.outcome == Outcome::kSuspended) {
     suspended(job.completion, job.sync);
     job.completion.reset();
+    deliver_delayed();
     if (early_) {
       const std::unique_ptr<EarlyAnswer> answer = std::move(early_);
       complete(turn_, answer->write, answer->required);
@@ -231,6 +235,7 @@ void Connection::worker_done(WorkerJob& job) {
     ReplyWriter(job.out, session_.protocol).error("ERR internal error: a worker was asked for twice");
   }
   (session_.reply_mode != Session::ReplyMode::kOn ? thread_->muted_output() : out_).splice(std::move(job.out));
+  deliver_delayed();
   finish_command();
   resume();
 }
@@ -277,7 +282,11 @@ void Connection::finish_command() {
     if (session_.reply_mode == Mode::kSkipThis) session_.reply_mode = Mode::kOn;
     if (session_.reply_mode == Mode::kSkipNext) session_.reply_mode = Mode::kSkipThis;
   }
-  if (owed_bytes() > kOutputPauseBytes) output_full_ = true;
+  if (session_.subscriptions) thread_->deliver_messages();  // its own messages come right behind the reply
+  if (closed_) return;
+  const uint64_t owed = owed_bytes();
+  if (owed > kOutputPauseBytes) output_full_ = true;
+  if (owed > thread_->shared().live.least_output_limit_bytes.load(std::memory_order_relaxed)) check_output_limit(owed);
   thread_->mark_dirty(*this);
 }
 

@@ -1,9 +1,22 @@
 #include "server/dispatch.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "command/arguments.h"
 #include "keyspace/keyspace.h"
 
 namespace pion {
+namespace {
+
+bool may_subscriber_use(const CommandSpec& spec) {
+  constexpr std::string_view kNames[] = {"ping",       "psubscribe",   "punsubscribe", "quit",       "reset",
+                                         "ssubscribe", "subscribe",    "sunsubscribe", "unsubscribe"};
+  return std::find(std::begin(kNames), std::end(kNames), spec.name) != std::end(kNames);
+}
+
+}  // namespace
+
 
 std::string refusal(const ServerShared& shared, const Session& session, const CommandSpec& spec) {
   if (!session.authenticated && !(spec.flags & kNoAuth) && shared.live.password_required.load(std::memory_order_relaxed)) {
@@ -14,6 +27,10 @@ std::string refusal(const ServerShared& shared, const Session& session, const Co
     if (keyspace.settings.maxmemory.load(std::memory_order_relaxed) > 0 && !keyspace.ensure_memory()) {
       return "OOM command not allowed when used memory > 'maxmemory'.";
     }
+  }
+  if (session.subscribed_mode() && !may_subscriber_use(spec)) {
+    return "ERR Can't execute '" + std::string(spec.name) +
+           "': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context";
   }
   return {};
 }

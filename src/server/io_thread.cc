@@ -16,6 +16,7 @@ constexpr int64_t kJournalRetryMs = 100;
 constexpr int64_t kActiveMs = 200;      // a client that sent something since then is active
 constexpr size_t kMovedAtOnce = 1000;
 constexpr size_t kGatheredCommands = 4;  // of one connection
+constexpr size_t kKeptDeliveries = 4096;
 
 thread_local IoThread* current_thread = nullptr;
 
@@ -155,6 +156,25 @@ void IoThread::post_clients(std::function<void(std::vector<ClientInfo>)> done) {
   });
 }
 
+void IoThread::post_message(MessageDelivery delivery) {
+  // The thread itself looks at the end of its tick.
+  if (messages_.push(std::move(delivery)) && current_thread != this) reactor_.post([] {});
+}
+
+void IoThread::deliver_messages() {
+  if (messages_.empty()) return;
+  const std::unordered_set<uint64_t> overrun = messages_.take(delivering_);
+  for (MessageDelivery& delivery : delivering_) {
+    if (Connection* connection = find(delivery.client)) connection->deliver(std::move(delivery));
+  }
+  if (delivering_.capacity() > kKeptDeliveries) std::vector<MessageDelivery>().swap(delivering_);
+  delivering_.clear();
+  for (uint64_t client : overrun) {
+    log_warning("client " + std::to_string(client) + " is closed: its messages came faster than its thread took them");
+    kill(client);
+  }
+}
+
 void IoThread::post_journal_progress() {
   if (progress_posted_.exchange(true, std::memory_order_acq_rel)) return;
   reactor_.post([this] {
@@ -217,6 +237,7 @@ void IoThread::give_buffer(ReadBuffer buffer) {
 // Replies leave here, behind the journal.
 void IoThread::tick_end() {
   if (!gathered_.empty()) run_gathered();
+  deliver_messages();
   if (!dirty_.empty()) {
     settling_.swap(dirty_);
     write_journal();
@@ -229,7 +250,7 @@ void IoThread::tick_end() {
     }
     settling_.clear();
     if (sync_up_to > 0) shared_.journal->request_sync(sync_up_to);
-    if (!dirty_.empty()) reactor_.post([] {});  // a full output drained at once and more was run: next tick
+    if (!dirty_.empty() || !messages_.empty()) reactor_.post([] {});  // a full output drained at once and more was run: next tick
   }
   if (!retired_.empty()) destroy_retired();
   if (move_to_) move_connections(*std::exchange(move_to_, nullptr), move_all_);

@@ -13,6 +13,7 @@
 #include "keyspace/shard.h"
 #include "resp/parser.h"
 #include "server/connection.h"
+#include "server/message_inbox.h"
 #include "server/payload_target.h"
 #include "server/server_shared.h"
 
@@ -69,6 +70,8 @@ class IoThread {
   void post_clients(std::function<void(std::vector<ClientInfo>)> done);
   // Gives clients that have nothing under way to another thread: all, or half of those that are active.
   void post_move(IoThread& to, bool all);
+  // A published message for one of our clients.
+  void post_message(MessageDelivery delivery);
   // The journal got further.
   void post_journal_progress();
 
@@ -90,6 +93,8 @@ class IoThread {
   char* stream_buffer() { return stream_.get(); }
   StreamTarget* stream_target() { return &target_; }
   OutputChain& muted_output() { return muted_; }
+  // Messages that have arrived go into their clients' outputs.
+  void deliver_messages();
   int64_t now_ms() const { return reactor_.now_ms(); }
   int64_t wall_ms();  // read once a tick
   void mark_dirty(Connection& connection);
@@ -118,6 +123,8 @@ class IoThread {
   std::vector<Connection*> dirty_, settling_;
   std::vector<Connection*> waiting_;
   std::vector<uint64_t> retired_;
+  MessageInbox messages_{kMessageInboxBytes};
+  std::vector<MessageDelivery> delivering_;
   std::atomic<bool> progress_posted_{false};
   bool journal_failing_ = false;
   IoThread* move_to_ = nullptr;  // at the end of this tick

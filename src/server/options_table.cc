@@ -67,6 +67,10 @@ constexpr OptionSpec kOptions[] = {
     {.name = "client-query-buffer-limit", .group = kNetwork, .kind = OptionKind::kBytes, .target = &S::client_query_buffer_bytes,
      .doc = "memory that the arguments of one command may take (large values stream to disk and do not count)",
      .value = "BYTES", .min = kMiB, .max = kMost, .changeable = kAtRunTime},
+    {.name = "client-output-buffer-limit", .group = kNetwork, .kind = OptionKind::kLimits, .target = &S::output_limits,
+     .doc = "close a client that is owed more: at once above the hard limit, above the soft one after so many seconds; 0: no limit. "
+            "Beside it, a client that is owed 4 MiB is not read from",
+     .value = "LIMITS", .changeable = kAtRunTime},
 
     // Security.
     {.name = "requirepass", .group = kSecurity, .kind = OptionKind::kText, .target = &S::requirepass,

@@ -82,6 +82,29 @@ Parsed parse_number(const OptionSpec& spec, std::string_view text, Settings& set
   return {};
 }
 
+constexpr std::string_view kClientClassNames[] = {"normal", "slave", "pubsub"};
+
+// Classes that are not named keep theirs.
+Parsed parse_limits(const OptionSpec& spec, std::string_view text, Settings& settings) {
+  const auto words = split_words(text);
+  if (!words || words->size() % 4 != 0) return refuse(spec, "Wrong number of arguments in buffer limit configuration.");
+  OutputLimitSettings limits = settings.*std::get<OutputLimitSettings Settings::*>(spec.target);
+  for (size_t i = 0; i < words->size(); i += 4) {
+    const std::string& name = (*words)[i];
+    const auto* found = std::find_if(std::begin(kClientClassNames), std::end(kClientClassNames), [&](auto known) { return same_word(known, name); });
+    if (found == std::end(kClientClassNames) && same_word(name, "replica")) found = kClientClassNames + kReplicaClients;
+    if (found == std::end(kClientClassNames)) return refuse(spec, "Invalid client class specified in buffer limit configuration.");
+    const auto hard = memory_value((*words)[i + 1]), soft = memory_value((*words)[i + 2]);
+    const auto seconds = integer_argument((*words)[i + 3]);
+    if (!hard || !soft || !seconds || *seconds < 0 || *seconds > INT32_MAX) {
+      return refuse(spec, "Error in hard, soft or soft_seconds setting in buffer limit configuration.");
+    }
+    limits[static_cast<size_t>(found - kClientClassNames)] = {*hard, *soft, *seconds};
+  }
+  settings.*std::get<OutputLimitSettings Settings::*>(spec.target) = limits;
+  return {};
+}
+
 std::string joined(std::span<const std::string_view> words, std::string_view separator) {
   std::string all;
   for (std::string_view word : words) all.append(all.empty() ? "" : separator).append(word);
@@ -118,6 +141,7 @@ std::string expected_values(const OptionSpec& spec) {
       if (spec.choices.size() == 1 && spec.choices[0].empty()) return "an empty value";
       return "one of " + joined(spec.choices, ", ");
     case OptionKind::kWords: return "one word or more";
+    case OptionKind::kLimits: return "normal, slave or pubsub, hard limit, soft limit, seconds; for one class or more";
     case OptionKind::kText:
     case OptionKind::kRefused:
     case OptionKind::kAction: break;
@@ -153,6 +177,7 @@ Parsed parse_option(const OptionSpec& spec, std::string_view text, Settings& set
       settings.*std::get<std::vector<std::string> Settings::*>(spec.target) = *words;
       return {};
     }
+    case OptionKind::kLimits: return parse_limits(spec, text, settings);
     case OptionKind::kRefused:
     case OptionKind::kAction: break;
   }
@@ -176,6 +201,15 @@ std::string format_option(const OptionSpec& spec, const Settings& settings) {
     std::string operator()(std::vector<std::string> Settings::*field) const {
       std::string all;
       for (const std::string& word : settings.*field) all.append(all.empty() ? "" : " ").append(word);
+      return all;
+    }
+    std::string operator()(OutputLimitSettings Settings::*field) const {
+      std::string all;
+      for (size_t i = 0; i < kClientClasses; i++) {
+        const OutputLimitSetting& limit = (settings.*field)[i];
+        all.append(i == 0 ? "" : " ").append(kClientClassNames[i]).append(" ").append(std::to_string(limit.hard_bytes));
+        all.append(" ").append(std::to_string(limit.soft_bytes)).append(" ").append(std::to_string(limit.soft_s));
+      }
       return all;
     }
   };

@@ -33,6 +33,15 @@ void set_live(LiveSettings& live, const Settings& settings) {
   live.max_bulk_bytes = settings.proto_max_bulk_bytes;
   live.query_buffer_bytes = settings.client_query_buffer_bytes;
   live.password_required = !settings.requirepass.empty();
+  uint64_t least = UINT64_MAX;
+  for (size_t i = 0; i < kClientClasses; ++i) {
+    const OutputLimitSetting& limit = settings.output_limits[i];
+    live.output_limits[i].hard_bytes = limit.hard_bytes;
+    live.output_limits[i].soft_bytes = limit.soft_bytes;
+    live.output_limits[i].soft_ms = limit.soft_s * 1000;
+    for (const uint64_t bytes : {limit.hard_bytes, limit.soft_bytes}) least = bytes > 0 ? std::min(least, bytes) : least;
+  }
+  live.least_output_limit_bytes = least;
 }
 
 std::string executable_path() {
@@ -55,6 +64,7 @@ Server::Server(Options& options, Storage& storage) : options_(options), storage_
   const Settings settings = options.settings();
   shared_.services.storage = &storage;
   shared_.services.server = this;
+  shared_.services.pubsub = &pubsub_;
   shared_.journal = &storage.journal();
   shared_.extents = &storage.extents();
   set_live(shared_.live, settings);
@@ -79,7 +89,7 @@ void Server::set_planes(Keyspace* keyspace, PromptStore* prompt) {
 
 void Server::hook_options() {
   const auto live = [this](const Settings& settings) -> Status { return set_live(shared_.live, settings), Status{}; };
-  for (std::string_view name : {"timeout", "tcp-keepalive", "proto-max-bulk-len", "client-query-buffer-limit", "requirepass"}) {
+  for (std::string_view name : {"timeout", "tcp-keepalive", "proto-max-bulk-len", "client-query-buffer-limit", "client-output-buffer-limit", "requirepass"}) {
     options_.on_change(name, live);
   }
   options_.on_change("maxclients", [this](const Settings& settings) -> Status {
@@ -224,6 +234,7 @@ ServerStats Server::stats() const {
     stats.net_output_bytes += counters.net_output_bytes.load(std::memory_order_relaxed);
     stats.connected_clients += counters.connected.load(std::memory_order_relaxed);
     stats.blocked_clients += counters.blocked.load(std::memory_order_relaxed);
+    stats.output_limit_disconnections += counters.output_limit_disconnections.load(std::memory_order_relaxed);
   }
   stats.connections_received -= base_.received;
   stats.commands_processed -= base_.commands;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/worker_pool.h"
+#include "command/pubsub.h"
 #include "command/server_control.h"
 #include "server/balancer.h"
 #include "server/io_thread.h"
@@ -56,6 +57,7 @@ class Server final : public ServerControl {
 
   Options& options_;
   Storage& storage_;
+  PubSub pubsub_;
   ServerShared shared_;
   std::unique_ptr<WorkerPool> workers_;
   std::vector<std::unique_ptr<IoThread>> threads_;

@@ -1,6 +1,7 @@
 // What all threads of the server share. Filled before the threads start; atomics change while they run.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <mutex>
@@ -10,6 +11,7 @@
 #include "base/limits.h"
 #include "base/worker_pool.h"
 #include "command/context.h"
+#include "server/settings.h"
 
 namespace pion {
 
@@ -21,12 +23,17 @@ class Keyspace;
 struct ThreadCounters {
   std::atomic<uint64_t> connections_received{0}, rejected_connections{0};
   std::atomic<uint64_t> commands_processed{0}, net_input_bytes{0}, net_output_bytes{0};
-  std::atomic<uint64_t> connected{0}, blocked{0};
+  std::atomic<uint64_t> connected{0}, blocked{0}, output_limit_disconnections{0};
 
   // Only the owning thread adds, so no locked instruction is needed.
   static void add(std::atomic<uint64_t>& counter, uint64_t amount) {
     counter.store(counter.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
   }
+};
+
+struct OutputLimit {
+  std::atomic<uint64_t> hard_bytes{0}, soft_bytes{0};
+  std::atomic<int64_t> soft_ms{0};
 };
 
 // Options that change at run time, as the threads read them.
@@ -37,6 +44,8 @@ struct LiveSettings {
   std::atomic<uint64_t> max_bulk_bytes{kMaxBulkBytes};
   std::atomic<uint64_t> query_buffer_bytes{kQueryBufferBytes};
   std::atomic<bool> password_required{false};
+  std::array<OutputLimit, kClientClasses> output_limits;
+  std::atomic<uint64_t> least_output_limit_bytes{UINT64_MAX};  // nobody who is owed less need be looked at
 };
 
 // Which thread a client belongs to; changed when clients come and go.

@@ -1,6 +1,7 @@
 // The server's settings, typed. The table of options (options_table.cc) says what each means, its range and its flag.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -10,6 +11,16 @@
 #include "storage/journal.h"
 
 namespace pion {
+
+// What a client may be owed: closed at once above the hard limit, and above the soft one after so many seconds. 0: no limit.
+struct OutputLimitSetting {
+  uint64_t hard_bytes = 0, soft_bytes = 0;
+  int64_t soft_s = 0;
+  bool operator==(const OutputLimitSetting&) const = default;
+};
+// Classes of clients. There are no replicas yet; theirs is kept for tools that set all three.
+enum ClientClass : size_t { kNormalClients, kReplicaClients, kPubsubClients, kClientClasses };
+using OutputLimitSettings = std::array<OutputLimitSetting, kClientClasses>;
 
 struct Settings {
   // Network.
@@ -23,6 +34,7 @@ struct Settings {
   int64_t maxclients = 10000;
   uint64_t proto_max_bulk_bytes = kMaxBulkBytes;
   uint64_t client_query_buffer_bytes = kQueryBufferBytes;
+  OutputLimitSettings output_limits = {{{0, 0, 0}, {256 * kMiB, 64 * kMiB, 60}, {32 * kMiB, 8 * kMiB, 60}}};
   int64_t workers = 0;                              // resolved at start: 0 becomes the number of cores
 
   // Security.
