@@ -1,5 +1,6 @@
 // COMMAND: the table, printed. Shapes and order of fields as Redis 8.2.
 #include <algorithm>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -40,56 +41,33 @@ void named(ReplyWriter& reply, std::string_view name, int64_t value) {
   reply.integer(value);
 }
 
-void begin_search(ReplyWriter& reply, const KeySpecDoc& spec) {
-  reply.bulk("begin_search");
+// One of the two halves of a key specification: how it is called, its type, and the type's fields.
+void reply_half(ReplyWriter& reply, std::string_view half, std::string_view type, std::initializer_list<std::pair<std::string_view, int64_t>> numbers,
+                std::string_view keyword = "") {
+  reply.bulk(half);
   reply.map(2);
-  switch (spec.begin) {
-    case KeySpecDoc::Begin::kIndex:
-      named(reply, "type", "index");
-      reply.bulk("spec");
-      reply.map(1);
-      named(reply, "index", spec.index);
-      return;
-    case KeySpecDoc::Begin::kKeyword:
-      named(reply, "type", "keyword");
-      reply.bulk("spec");
-      reply.map(2);
-      named(reply, "keyword", spec.keyword);
-      named(reply, "startfrom", spec.index);
-      return;
-    case KeySpecDoc::Begin::kUnknown:
-      named(reply, "type", "unknown");
-      reply.bulk("spec");
-      reply.map(0);
-      return;
-  }
+  named(reply, "type", type);
+  reply.bulk("spec");
+  reply.map(static_cast<int64_t>(numbers.size()) + (keyword.empty() ? 0 : 1));
+  if (!keyword.empty()) named(reply, "keyword", keyword);
+  for (const auto& [name, value] : numbers) named(reply, name, value);
 }
 
-void find_keys(ReplyWriter& reply, const KeySpecDoc& spec) {
-  reply.bulk("find_keys");
-  reply.map(2);
+void reply_key_spec(ReplyWriter& reply, const KeySpecDoc& spec) {
+  constexpr std::string_view kBegin = "begin_search", kFind = "find_keys";
+  switch (spec.begin) {
+    case KeySpecDoc::Begin::kIndex: reply_half(reply, kBegin, "index", {{"index", spec.index}}); break;
+    case KeySpecDoc::Begin::kKeyword: reply_half(reply, kBegin, "keyword", {{"startfrom", spec.index}}, spec.keyword); break;
+    case KeySpecDoc::Begin::kUnknown: reply_half(reply, kBegin, "unknown", {}); break;
+  }
   switch (spec.find) {
     case KeySpecDoc::Find::kRange:
-      named(reply, "type", "range");
-      reply.bulk("spec");
-      reply.map(3);
-      named(reply, "lastkey", spec.last);
-      named(reply, "keystep", spec.step);
-      named(reply, "limit", spec.limit);
-      return;
+      reply_half(reply, kFind, "range", {{"lastkey", spec.last}, {"keystep", spec.step}, {"limit", spec.limit}});
+      break;
     case KeySpecDoc::Find::kKeynum:
-      named(reply, "type", "keynum");
-      reply.bulk("spec");
-      reply.map(3);
-      named(reply, "keynumidx", spec.last);
-      named(reply, "firstkey", spec.step);
-      named(reply, "keystep", spec.limit);
-      return;
-    case KeySpecDoc::Find::kUnknown:
-      named(reply, "type", "unknown");
-      reply.bulk("spec");
-      reply.map(0);
-      return;
+      reply_half(reply, kFind, "keynum", {{"keynumidx", spec.last}, {"firstkey", spec.step}, {"keystep", spec.limit}});
+      break;
+    case KeySpecDoc::Find::kUnknown: reply_half(reply, kFind, "unknown", {}); break;
   }
 }
 
@@ -110,8 +88,7 @@ void reply_info(ReplyWriter& reply, const CommandSpec& spec) {
     if (!keys.notes.empty()) named(reply, "notes", keys.notes);
     reply.bulk("flags");
     simple_set(reply, keys.flags, ' ');
-    begin_search(reply, keys);
-    find_keys(reply, keys);
+    reply_key_spec(reply, keys);
   }
   if (spec.subcommands.empty()) return reply.set(0);
   reply.array(static_cast<int64_t>(spec.subcommands.size()));

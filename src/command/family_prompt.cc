@@ -17,6 +17,10 @@ Outcome answer_error(CommandContext& context, std::string_view error) {
   return Outcome::kDone;
 }
 
+std::string wrong_number_of_arguments(const CommandContext& context) {
+  return "ERR wrong number of arguments for '" + std::string(context.spec.name) + "' command";
+}
+
 Outcome answer_forgotten(CommandContext& context, const PromptResult<Forgotten>& forgotten) {
   if (!forgotten) return prompt_failure(context, forgotten.error());
   context.require_lsn(forgotten->lsn);
@@ -78,7 +82,8 @@ Outcome revoke_model(CommandContext& context) {
 
 Outcome revoke_salt(CommandContext& context) {
   if (!context.on_worker) return Outcome::kNeedsWorker;
-  OptionReader options(context, 3);
+  OptionReader options(context, 2);
+  const std::string_view salt = options.text("SALT", kMaxNameBytes);
   std::optional<std::string_view> model;
   while (!options.done()) {
     if (options.word("MODEL")) {
@@ -88,7 +93,7 @@ Outcome revoke_salt(CommandContext& context) {
     }
   }
   if (!options.error().empty()) return answer_error(context, options.error());
-  return revoke(context, context.services.prompt->revoke_salt(context.arg(2), model));
+  return revoke(context, context.services.prompt->revoke_salt(salt, model));
 }
 
 Outcome forget(CommandContext& context) {
@@ -99,7 +104,7 @@ Outcome forget(CommandContext& context) {
   while (!options.done()) {
     if (options.word("SALT")) {
       salt = options.text("SALT", kMaxNameBytes);
-    } else if (options.word("MEDIA")) {
+    } else if (options.word("MEDIA", OptionReader::Times::kMany)) {
       media.push_back(options.media());
     } else {
       options.unknown();
@@ -130,6 +135,7 @@ double as(uint64_t value) { return static_cast<double>(value); }
 
 Outcome info(CommandContext& context) {
   if (!context.on_worker) return Outcome::kNeedsWorker;
+  if (context.argc() > 2) return answer_error(context, wrong_number_of_arguments(context));
   PromptStore& store = *context.services.prompt;
   context.require_lsn(store.last_lsn());
   if (context.argc() == 2) {
@@ -214,6 +220,7 @@ Outcome list(CommandContext& context) {
 
 Outcome stats(CommandContext& context) {
   if (!context.on_worker) return Outcome::kNeedsWorker;
+  if (context.argc() > 2) return answer_error(context, wrong_number_of_arguments(context));
   PromptStore& store = *context.services.prompt;
   if (context.argc() == 2) {
     if (!same_word(context.arg(1), "RESET")) return answer_error(context, kSyntaxError);

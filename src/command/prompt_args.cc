@@ -1,5 +1,6 @@
 #include "command/prompt_args.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "base/limits.h"
@@ -51,9 +52,11 @@ Outcome prompt_failure(CommandContext& context, const PromptFault& fault) {
   return Outcome::kDone;
 }
 
-bool OptionReader::word(std::string_view name) {
+bool OptionReader::word(std::string_view name, Times times) {
   if (done() || !same_word(context_.arg(at_), name)) return false;
   ++at_;
+  if (times == Times::kOnce && std::find(seen_.begin(), seen_.end(), name) != seen_.end()) fail("ERR " + std::string(name) + " was given twice");
+  seen_.push_back(name);
   return true;
 }
 
@@ -97,11 +100,6 @@ MediaItem OptionReader::media() {
   item.digest = text("MEDIA digest", kMaxDigestBytes);
   if (error_.empty() && item.digest.empty()) fail("ERR MEDIA digest is empty");
   return item;
-}
-
-Argument* OptionReader::argument() {
-  if (missing("an argument")) return nullptr;
-  return &context_.args[at_++];
 }
 
 void OptionReader::unknown() {

@@ -25,14 +25,15 @@ class OptionReader {
   OptionReader(const CommandContext& context, size_t first) : context_(context), at_(first) {}
 
   bool done() const { return !error_.empty() || at_ >= context_.argc(); }
-  // True, and steps over it, when the next argument is this word.
-  bool word(std::string_view name);
+  // True, and steps over it, when the next argument is this word. Only `many` may be given more than once: which of two salts
+  // was meant is not ours to guess.
+  enum class Times { kOnce, kMany };
+  bool word(std::string_view name, Times times = Times::kOnce);
   std::string_view text(std::string_view what, size_t max_bytes);
   int64_t integer(std::string_view what, int64_t low, int64_t high);
   double number(std::string_view what);
   MediaItem media();
-  // The next argument as it came (it may have been streamed), or null.
-  Argument* argument();
+  void go_to(size_t at) { at_ = at; }
   const std::string& error() const { return error_; }
   void fail(std::string text) {
     if (error_.empty()) error_ = std::move(text);
@@ -44,6 +45,7 @@ class OptionReader {
 
   const CommandContext& context_;
   size_t at_;
+  std::vector<std::string_view> seen_;
   std::string error_;
 };
 

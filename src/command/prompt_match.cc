@@ -61,7 +61,7 @@ Outcome prompt_match(CommandContext& context) {
       request.salt = options.text("SALT", kMaxNameBytes);
     } else if (options.word("MAX")) {
       request.max = static_cast<uint32_t>(std::min<int64_t>(options.integer("MAX", 0, INT64_MAX), UINT32_MAX));
-    } else if (options.word("MEDIA")) {
+    } else if (options.word("MEDIA", OptionReader::Times::kMany)) {
       media.push_back(options.media());
     } else if (options.word("LEASE")) {
       request.lease_ms = options.integer("LEASE", 0, kMaxLeaseMs);

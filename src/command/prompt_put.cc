@@ -77,9 +77,10 @@ std::string parse(CommandContext& context, ParsedPut& put) {
   const auto from = integer_argument(context.arg(3));
   if (!from || *from < 0 || *from > static_cast<int64_t>(kMaxTokens)) return "ERR from must be a number of tokens";
   put.request.from = static_cast<uint32_t>(*from);
+  OptionReader option(context, kFirstOption);
   for (size_t at = kFirstOption; at < context.argc();) {
     const size_t next = after_option(context.args, at);
-    OptionReader option(context, at);
+    option.go_to(at);
     if (next == 0) option.unknown();
     if (next > context.argc()) option.fail("ERR the last option is incomplete");
     if (!option.error().empty()) return option.error();
@@ -90,7 +91,7 @@ std::string parse(CommandContext& context, ParsedPut& put) {
     } else if (option.word("MANIFEST")) {
       put.request.manifest_hash = option.text("MANIFEST", 128);
       if (put.request.manifest_hash.empty() && option.error().empty()) option.fail("ERR MANIFEST is empty");
-    } else if (option.word("MEDIA")) {
+    } else if (option.word("MEDIA", OptionReader::Times::kMany)) {
       put.media.push_back(option.media());
     } else if (option.word("DURABLE")) {
       put.durable = true;

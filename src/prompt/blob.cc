@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <vector>
 
 #include "base/limits.h"
@@ -83,22 +85,34 @@ class StreamedBlob : public BlobSource {
   bool committed_ = false;
 };
 
+// Mapped window by window and only when it is copied, which its PUT does after it found the length right and room for it: the
+// pages of a sparse file are made by looking at them.
 class MappedBlob : public BlobSource {
  public:
-  MappedBlob(void* base, uint64_t mapped, uint64_t skip, uint64_t length) : base_(base), mapped_(mapped), skip_(skip), length_(length) {}
-  ~MappedBlob() override { munmap(base_, mapped_); }
+  MappedBlob(int fd, uint64_t offset, uint64_t length) : fd_(fd), offset_(offset), length_(length) {}
   uint64_t size() const override { return length_; }
   Status copy(uint64_t offset, uint64_t length, ExtentWriter& to) override {
-    const std::string_view all(static_cast<const char*>(base_) + skip_, length_);
-    for (uint64_t done = 0; done < length; done += kPieceBytes) {
-      PION_TRY(to.append(all.substr(offset + done, std::min(kPieceBytes, length - done))));
+    const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+    for (uint64_t done = 0; done < length;) {
+      const uint64_t at = offset_ + offset + done, skip = at % page, size = std::min(kWindowBytes, length - done);
+      void* const base = mmap(nullptr, size + skip, PROT_READ, MAP_SHARED | MAP_POPULATE, fd_, static_cast<off_t>(at - skip));
+      if (base == MAP_FAILED) return fail(ErrorCode::kInvalid, std::string("the passed descriptor cannot be mapped: ") + std::strerror(errno));
+      Status status;
+      for (uint64_t piece = 0; status && piece < size; piece += kPieceBytes) {
+        status = to.append({static_cast<const char*>(base) + skip + piece, std::min(kPieceBytes, size - piece)});
+      }
+      munmap(base, size + skip);
+      PION_TRY(status);
+      done += size;
     }
     return {};
   }
 
  private:
-  void* base_;
-  uint64_t mapped_, skip_, length_;
+  static constexpr uint64_t kWindowBytes = 64 * kMiB;
+
+  int fd_;
+  uint64_t offset_, length_;
 };
 
 class CopiedBlob : public BlobSource {
@@ -144,12 +158,7 @@ Result<std::unique_ptr<BlobSource>> descriptor_blob(int fd, uint64_t offset, uin
   }
   const int seals = fcntl(fd, F_GET_SEALS);
   const bool frozen = seals >= 0 && (seals & F_SEAL_WRITE) && (seals & F_SEAL_SHRINK);
-  if (frozen && length > 0) {
-    const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-    const uint64_t skip = offset % page;
-    void* base = mmap(nullptr, length + skip, PROT_READ, MAP_SHARED | MAP_POPULATE, fd, static_cast<off_t>(offset - skip));
-    if (base != MAP_FAILED) return std::make_unique<MappedBlob>(base, length + skip, skip, length);
-  }
+  if (frozen && length > 0) return std::make_unique<MappedBlob>(fd, offset, length);
   return std::make_unique<CopiedBlob>(fd, offset, length);
 }
 

@@ -170,6 +170,7 @@ bool PromptStore::copy_cut(Cut& cut) {
     if (!written) return false;
     cut.record.refs[i] = *written;
   }
+  cut.content = {};  // pins the old bytes, which are to be punched out soon
   return true;
 }
 
