@@ -1,8 +1,8 @@
 """The shared-memory lane: rows read where the server keeps them, verified on the way.
 
 The server passes read-only descriptors of its payload files over the Unix socket. Rows are read with
-``preadv`` straight into their destinations, in a few large calls by two threads, and then every 64 KiB
-payload chunk is checked (XXH3-64, seed 0). Reading instead of mapping: a fresh mapping costs a page
+``preadv`` straight into their destinations, in a few large calls by two threads, and every 64 KiB payload
+chunk is checked (XXH3-64, seed 0) before anybody uses a row. Reading instead of mapping: a fresh mapping costs a page
 fault per 4 KiB, a read does not; few calls, because the interpreter costs more than the copy otherwise.
 """
 
@@ -24,6 +24,8 @@ from .errors import DataError, ProtocolError
 
 CHUNK_BYTES = 64 * 1024
 _PARALLEL_BYTES = 8 << 20
+_BATCH_BYTES = 1 << 20
+_BATCHES = 16
 _IOV_MAX = 1000
 _STAGING_BYTES = 64 << 20  # a larger memory file is not kept
 
@@ -146,7 +148,7 @@ class PayloadFiles:
         self.need([extent.file_id for extent in extents])
         total = sum(target.nbytes for target, _ in wanted)
         parallel = total >= _PARALLEL_BYTES and len(os.sched_getaffinity(0)) > 1
-        most = max(_PARALLEL_BYTES, total // 4) if parallel else total
+        most = max(_BATCH_BYTES, total // _BATCHES) if parallel else total
         batches = [batch for extent in extents for batch in _batches(extent, most)]
         try:
             if parallel:
@@ -155,12 +157,10 @@ class PayloadFiles:
                 self._read(deque(batches))
         except OSError as error:
             raise DataError(f"a payload file cannot be read: {error}") from error
-        for batch in batches:
-            _verify(batch)
         return total
 
     def _read_in_two(self, batches: list["_Batch"]) -> None:
-        """Read with a thread beside this one: both are in the kernel, without the interpreter's lock, nearly all the time."""
+        """Read with a thread beside this one: while one is in the kernel, without the interpreter's lock, the other verifies."""
         waiting = deque(batches)
         failed: list[BaseException] = []
 
@@ -188,6 +188,7 @@ class PayloadFiles:
                 return
             extent = batch.extent
             _read_all(self._fds[extent.file_id], batch.views, extent.base + batch.first, batch.last - batch.first)
+            _verify(batch)
 
 
 @dataclass(frozen=True)
@@ -256,10 +257,7 @@ def _skip(views: list[memoryview], count: int) -> list[memoryview]:
 
 
 def _verify(batch: _Batch) -> None:
-    """Check every chunk of a batch; a chunk may lie in several views.
-
-    Reading is over: hashing takes a tenth of the time, and two threads of it would wait for the interpreter's lock.
-    """
+    """Check every chunk of a batch; a chunk may lie in several views."""
     sums, last = batch.extent.checksums, batch.last
     digest_of = xxhash.xxh3_64_intdigest
     chunk, at = batch.first // CHUNK_BYTES, batch.first
