@@ -64,11 +64,11 @@ class Session(ABC):
         out["bytes"] = Path(path).stat().st_size
         return out
 
-    def from_pion(self, prefix: Ids, question: Ids) -> dict[str, Any]:
+    def from_pion(self, prefix: Ids, question: Ids, namespace: str = "") -> dict[str, Any]:
         """Whatever Pion has of the prefix, the rest prefilled and stored, then the question."""
         self.clear()
         start = time.perf_counter()
-        report = self.ask_pion(prefix, question)
+        report = self.ask_pion(prefix, question, namespace)
         token = self.first_token()
         ms = (time.perf_counter() - start) * 1e3
         return {"ms": ms, "token": token, "bytes": report.bytes_read, "report": dataclasses.asdict(report)}
@@ -138,7 +138,7 @@ class Session(ABC):
         """The PionPromptCache of this engine."""
 
     @abstractmethod
-    def ask_pion(self, prefix: Ids, question: Ids) -> Any:
+    def ask_pion(self, prefix: Ids, question: Ids, namespace: str) -> Any:
         """Brings the context to prefix + question through the adapter; returns its report."""
 
 
@@ -204,9 +204,9 @@ class LlamaSession(Session):
 
         return PionPromptCache(self.llm, host=host, port=port)
 
-    def ask_pion(self, prefix: Ids, question: Ids) -> Any:
+    def ask_pion(self, prefix: Ids, question: Ids, namespace: str) -> Any:
         # The boundary keeps prefix and question in steps of their own where all of it is prefilled.
-        return self.adapter.get_or_prefill(prefix + question, boundaries=[len(prefix)])
+        return self.adapter.get_or_prefill(prefix + question, namespace=namespace, boundaries=[len(prefix)])
 
 
 class MlxSession(Session):
@@ -271,8 +271,8 @@ class MlxSession(Session):
             self.model, self.tokenizer, host=host, port=port, model_path=self.path, prefill_step_size=self.step
         )
 
-    def ask_pion(self, prefix: Ids, question: Ids) -> Any:
-        self.state = self.adapter.get_or_prefill(prefix)
+    def ask_pion(self, prefix: Ids, question: Ids, namespace: str) -> Any:
+        self.state = self.adapter.get_or_prefill(prefix, namespace)
         self.feed(question)
         return self.adapter.last
 

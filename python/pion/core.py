@@ -12,15 +12,16 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
-import xxhash
 
-from .client import DEFAULT_PORT, Client, Match
+from .call import UNKNOWN, Call, checked_media
+from .client import DEFAULT_PORT, Client, Match, Media
 from .engine import Engine, Fork, Report
 from .errors import Corrupt, Mismatch, NoModel, PionError, Refused, ReplyError
+from .forks import ForkWatch
 from .identity import Identity
 from .measure import BreakEven
 from .pools import as_tokens
@@ -28,37 +29,7 @@ from .store import Chain, Piece, Storer
 
 log = logging.getLogger("pion")
 
-_FORK_HEAD_TOKENS = 64  # a prompt that parts so early shares nothing worth having
-_FORK_LONG_TOKENS = 256
-_FORKS_BEFORE_WARNING = 3
 _WAIT_SLICE_MS = 1_000  # a wait is asked for in slices, so that a dead server is noticed
-_UNKNOWN = -1
-
-
-@dataclass
-class _Call:
-    """One ``acquire``: what was asked, and where it stands. All numbers are counts of tokens.
-
-    ``limit``: most to match; ``storable``: where storing ends (before a picture); ``live``: what the
-    engine holds of the prompt now; ``known``: what the server holds of it, or _UNKNOWN.
-    """
-
-    tokens: np.ndarray
-    salt: str
-    leave: int
-    limit: int
-    storable: int
-    report: Report
-    boundaries: Sequence[int] = ()
-    store_all: bool = False
-    only_store: bool = False
-    live: int = 0
-    known: int = _UNKNOWN
-    began: float = field(default_factory=time.perf_counter)
-
-    @property
-    def size(self) -> int:
-        return int(self.tokens.size)
 
 
 class PromptCore:
@@ -108,8 +79,9 @@ class PromptCore:
         # What the live state was evaluated under; asked only of engines that tell what they hold.
         self._tracks_live = engine.reuse.kind != "none" and type(engine).resident is not Engine.resident
         self._live_identity = self.identity.now() if self._tracks_live else ""
+        self._live_media: tuple[Media, ...] = ()
         self._peeked: tuple[bytes, str, float, Match] | None = None
-        self._early_forks = 0
+        self._forks = ForkWatch()
         self._warned: set[str] = set()
         if enabled:
             log.info("pion: %s: reuse: %s (%s)", engine.model_name, engine.reuse.kind, engine.reuse.why)
@@ -150,6 +122,7 @@ class PromptCore:
         leave: int = 1,
         namespace: str | None = None,
         boundaries: Sequence[int] = (),
+        media: Sequence[Media] = (),
         store_all: bool = False,
         only_store: bool = False,
     ) -> Report:
@@ -159,6 +132,9 @@ class PromptCore:
         suffix follows). ``boundaries`` are token counts at which prefilling stops to store (turn
         starts: models with recurrent state can be cut only there). ``store_all`` stores short tails
         too; with ``only_store`` nothing is done, and the engine left as it is, when all is stored.
+        ``media`` are the pictures and sounds of the prompt, whose digests are compared in place of their
+        placeholder ids; steps end outside of them, and the engine must know how to feed them. A placeholder
+        (``Engine.media_start``) outside of them ends what is stored and matched.
         """
         tokens = as_tokens(ids)
         engine = self.engine
@@ -166,10 +142,12 @@ class PromptCore:
             raise ValueError("an empty prompt")
         if engine.n_ctx is not None and tokens.size > engine.n_ctx:
             raise ValueError(f"a prompt of {tokens.size} tokens, the context holds {engine.n_ctx}")
-        limit, storable = self._limit(tokens, leave)
-        salt = self.namespace if namespace is None else namespace
+        items = checked_media(media, int(tokens.size))
+        limit, storable = self._limit(tokens, leave, items)
         report = Report(tokens=int(tokens.size))
-        call = _Call(tokens, salt, leave, limit, storable, report, boundaries, store_all, only_store)
+        call = Call(
+            tokens, self._salt(namespace), leave, limit, storable, report, items, boundaries, store_all, only_store
+        )
         try:
             call.live = self._hold_resident(call)
             self._from_store(call)
@@ -180,6 +158,7 @@ class PromptCore:
                 engine.clear()
             elif not report.matched:
                 report.resident = call.live
+            self._live_media = call.media
             self._feed(call)
             if report.matched and leave and not engine.logits_finite():
                 self._start_over(call)
@@ -188,17 +167,48 @@ class PromptCore:
             raise
         return self._done(call)
 
-    def prefill(self, ids: Sequence[int] | np.ndarray, *, namespace: str | None = None) -> Report:
-        """Make sure all of ``ids`` is stored, without generating. Idempotent: what is stored is not fed."""
-        return self.acquire(ids, leave=0, namespace=namespace, store_all=True, only_store=True)
+    def prefill(self, ids: Sequence[int] | np.ndarray, **where: Any) -> Report:
+        """Make sure all of ``ids`` is stored, without generating. Idempotent: what is stored is not fed.
 
-    def matched_tokens(self, ids: Sequence[int] | np.ndarray, *, namespace: str | None = None) -> int:
+        ``where``: ``namespace``, ``boundaries``, ``media`` as for ``acquire``.
+        """
+        return self.acquire(ids, leave=0, store_all=True, only_store=True, **where)
+
+    def fetch(
+        self,
+        ids: Sequence[int] | np.ndarray,
+        *,
+        more_than: int = 0,
+        namespace: str | None = None,
+        media: Sequence[Media] = (),
+    ) -> Report:
+        """Restore the longest stored prefix of ``ids`` into the engine if it is longer than ``more_than``.
+
+        Feeds, stores and claims nothing. ``matched`` 0: the engine holds nothing. All of ``ids`` may be matched.
+        """
+        call = self._whole(as_tokens(ids), namespace, media)
+        call.live = more_than
+        self.engine.clear()
+        storing, self.store = self.store, False
+        try:
+            self._from_store(call)
+        except BaseException:
+            self.engine.clear()
+            raise
+        finally:
+            self.store = storing
+        self._live_media = call.media_before(call.report.matched)
+        return self._done(call)
+
+    def matched_tokens(
+        self, ids: Sequence[int] | np.ndarray, *, namespace: str | None = None, media: Sequence[Media] = ()
+    ) -> int:
         """How many leading tokens the server holds now (0 when it cannot be asked)."""
         if not self._usable:
             return 0
         try:
             self.identity.declare()
-            return self._ask(ids, self.namespace if namespace is None else namespace)
+            return self._ask(self._whole(as_tokens(ids), namespace, media))
         except (PionError, Refused):
             return 0
 
@@ -207,11 +217,11 @@ class PromptCore:
         if not self._usable or len(ids) < 2:
             return 0
         tokens = as_tokens(ids)
-        limit, storable = self._limit(tokens, 1)
-        salt = self.namespace if namespace is None else namespace
+        limit, storable = self._limit(tokens, 1, ())
+        salt = self._salt(namespace)
         try:
             self.identity.declare()
-            match = self._match(_Call(tokens, salt, 1, limit, storable, Report()))
+            match = self._match(Call(tokens, salt, 1, limit, storable, Report()))
         except (PionError, Refused):
             return 0
         self._peeked = (tokens.tobytes(), salt, time.monotonic(), match)
@@ -220,28 +230,55 @@ class PromptCore:
     def store_live(self, *, namespace: str | None = None) -> Report:
         """Store what the engine holds now, as it was fed; what is stored already is not sent."""
         live = self.engine.resident()
-        tokens = as_tokens([] if live is None else live)
-        salt = self.namespace if namespace is None else namespace
-        report = Report(tokens=int(tokens.size))
-        call = _Call(tokens, salt, 0, int(tokens.size), int(tokens.size), report)
-        if live is None or not self._usable:
-            report.why = "nothing in the engine that may be stored"
+        held = () if live is None else tuple(item for item in self._live_media if item.position < live.size)
+        call = self._whole(as_tokens([] if live is None else live), namespace, held)
+        if live is None:
+            call.report.why = "nothing in the engine that may be stored"
         elif self._tracks_live and self.identity.now() != self._live_identity:
-            report.why = "the model's identity changed since these tokens were evaluated"
-        elif self.engine.media_start(tokens) is not None:
-            report.why = "a picture or a sound stands in the prompt"
+            call.report.why = "the model's identity changed since these tokens were evaluated"
+        else:
+            self._store_held(call)
+        return self._done(call)
+
+    def store_held(
+        self, ids: Sequence[int] | np.ndarray, *, namespace: str | None = None, media: Sequence[Media] = ()
+    ) -> Report:
+        """Store what the engine holds, which must be exactly ``ids``: for engines that do not know their tokens."""
+        call = self._whole(as_tokens(ids), namespace, media)
+        self._store_held(call)
+        return self._done(call)
+
+    def _store_held(self, call: Call) -> None:
+        """Rows from where the server's knowledge ends to the end of what the engine holds."""
+        report = call.report
+        placeholder = self._placeholder(call.tokens, call.media)
+        if not self.enabled or not self.store:
+            report.why = "switched off"
+        elif self.engine.reuse.kind == "none":
+            report.why = self.engine.reuse.why
+        elif placeholder is not None:
+            report.why = f"a picture or a sound stands at token {placeholder}"
         else:
             try:
                 self.identity.declare()
-                report.matched = self._ask(tokens, salt)
-                if report.matched < tokens.size:
+                report.matched = self._ask(call)
+                if report.matched < call.size:
                     chain = Chain(report)
-                    cost = self.break_even.prefill.cost(tokens.size - report.matched)
-                    self._export(call, int(tokens.size), report.matched, cost, chain)
+                    cost = self.break_even.prefill.cost(call.size - report.matched) or None
+                    self._export(call, call.size, report.matched, cost, chain)
                     report.why = chain.broken
             except (PionError, Refused) as error:
                 report.why = str(error)
-        return self._done(call)
+
+    def stored_under(self, namespace: str) -> bool:
+        """Does the server hold any chain of this model under this salt? False also when it cannot be asked."""
+        if not self._usable:
+            return False
+        try:
+            self.identity.declare()
+            return chains_listed(self.client.prompt_list(self.model, salt=namespace, count=1)) > 0
+        except (PionError, Refused):
+            return False
 
     def connect(self) -> bool:
         """Connect and declare the model now, not at the first prompt. False (and one warning) when that fails."""
@@ -257,6 +294,8 @@ class PromptCore:
 
     def model_changed(self) -> None:
         """Weights or adapters were changed in place: nothing stored before is matched any more."""
+        if self.engine.reuse.kind == "none":
+            return
         self.identity.renew()
         self.engine.clear()
         self._live_identity = self.identity.now() if self._tracks_live else ""
@@ -270,23 +309,44 @@ class PromptCore:
         self.storer.close()
         self.client.close()
 
-    def _done(self, call: _Call) -> Report:
+    def _done(self, call: Call) -> Report:
         call.report.total_ms = (time.perf_counter() - call.began) * 1000
         self.last = call.report
         return call.report
 
-    def _limit(self, tokens: np.ndarray, leave: int) -> tuple[int, int]:
-        """(most tokens to match, tokens that may be stored): room for the answer, and pictures, are left out."""
+    def _salt(self, namespace: str | None) -> str:
+        return self.namespace if namespace is None else namespace
+
+    def _whole(self, ids: np.ndarray, namespace: str | None, media: Sequence[Media]) -> Call:
+        """A call about exactly ``ids``: no logits wanted, nothing held back."""
+        size = int(ids.size)
+        items = checked_media(media, size)
+        placeholder = self._placeholder(ids, items)
+        limit = size if placeholder is None else placeholder
+        return Call(ids, self._salt(namespace), 0, limit, limit, Report(tokens=size), items)
+
+    def _placeholder(self, tokens: np.ndarray, media: tuple[Media, ...]) -> int | None:
+        """First placeholder of a picture or a sound whose digest was not given."""
+        at = 0
+        for start, stop in (*((item.position, item.position + item.length) for item in media), (tokens.size, 0)):
+            found = self.engine.media_start(tokens[at:start]) if at < start else None
+            if found is not None:
+                return at + found
+            at = stop
+        return None
+
+    def _limit(self, tokens: np.ndarray, leave: int, media: tuple[Media, ...]) -> tuple[int, int]:
+        """(most tokens to match, tokens that may be stored): room for the answer, and bare placeholders, are left out."""
         leave = max(leave, self.replay) if leave else 0
         n_ctx = self.engine.n_ctx
         most = tokens.size - leave
         if n_ctx is not None:
             most = min(most, n_ctx - (self.room if leave else 0))
-        media = self.engine.media_start(tokens)
-        storable = int(tokens.size) if media is None else media
+        placeholder = self._placeholder(tokens, media)
+        storable = int(tokens.size) if placeholder is None else placeholder
         return max(0, min(int(most), storable)), storable
 
-    def _hold_resident(self, call: _Call) -> int:
+    def _hold_resident(self, call: Call) -> int:
         """Cut the engine to the leading tokens it shares with the prompt; how many, 0 when it cannot be exact.
 
         Only what the very same model evaluated counts. For ``only_store`` a live state is used whole or not.
@@ -299,11 +359,14 @@ class PromptCore:
         if live is None or live.size == 0 or call.limit <= 0:
             return 0
         held = common_prefix(live, call.tokens[: call.limit])
+        # Where one of the two has a picture that the other has not, equal ids mean nothing.
+        held = min([held, *(item.position for item in set(self._live_media) ^ set(call.media))])
+        held = call.outside_media(held)
         if held == 0 or held < live.size and call.only_store:
             return 0
         return held if self.engine.keep_resident(held) else 0
 
-    def _start_over(self, call: _Call) -> None:
+    def _start_over(self, call: Call) -> None:
         """A restored state gave logits that are no numbers: heal the context and prefill."""
         self._warn("nan", "pion: a restored state gave non-finite logits; cleared and prefilled anew")
         report = call.report
@@ -311,18 +374,19 @@ class PromptCore:
         report.matched = report.fed = 0
         report.steps.clear()
         self.engine.clear()
-        call.live, call.known = 0, _UNKNOWN
+        call.live, call.known = 0, UNKNOWN
         self._feed(call)
 
     # -- looking up and restoring ------------------------------------------------------------
 
-    def _ask(self, ids: Sequence[int] | np.ndarray, salt: str) -> int:
+    def _ask(self, call: Call) -> int:
         """Tokens stored, without a lease."""
+        name, digest = self.identity.name, self.identity.hash
         return self.client.match(
-            self.identity.name, ids, salt=salt, lease_ms=0, manifest_hash=self.identity.hash
+            name, call.tokens, salt=call.salt, lease_ms=0, manifest_hash=digest, media=call.media
         ).matched
 
-    def _from_store(self, call: _Call) -> None:
+    def _from_store(self, call: Call) -> None:
         """Find out what the server holds (``call.known``), and restore it when that is worth while."""
         report = call.report
         if not self.enabled:
@@ -336,7 +400,7 @@ class PromptCore:
         elif call.limit - call.live >= (self.min_store if call.live else 1):
             self._guarded(call)
 
-    def _guarded(self, call: _Call) -> None:
+    def _guarded(self, call: Call) -> None:
         """``_look_up``; whatever the store does wrong ends here, with a reason and at most one warning of a kind."""
         report = call.report
         try:
@@ -354,9 +418,9 @@ class PromptCore:
             self._warn("identity", "pion: nothing is reused: %s", error)
         except PionError as error:
             report.why = str(error)
-        call.known = _UNKNOWN
+        call.known = UNKNOWN
 
-    def _look_up(self, call: _Call) -> None:
+    def _look_up(self, call: Call) -> None:
         self.identity.declare()
         match = (self._take_peeked(call) if call.leave else None) or self._match(call)
         if self.store and not self.second_sight and call.storable - match.matched >= self._least(call):
@@ -372,11 +436,11 @@ class PromptCore:
             call.live = 0  # whatever comes now, what the engine held is no longer there
             call.live = self._restore(call, match, retry=True)
 
-    def _least(self, call: _Call) -> int:
+    def _least(self, call: Call) -> int:
         """Fewest tokens worth a PUT."""
         return 1 if call.store_all else self.min_store
 
-    def _match(self, call: _Call, most: int | None = None) -> Match:
+    def _match(self, call: Call, most: int | None = None) -> Match:
         began = time.perf_counter()
         if most is None:
             most = call.storable if call.only_store else call.limit
@@ -389,6 +453,7 @@ class PromptCore:
                     most=most,
                     lease_ms=self.lease_ms,
                     manifest_hash=self.identity.hash,
+                    media=call.media,
                 )
                 break
             except NoModel:  # revoked, or the server lost its directory: the name starts empty
@@ -399,18 +464,18 @@ class PromptCore:
         call.report.match_ms += (time.perf_counter() - began) * 1000
         return match
 
-    def _take_peeked(self, call: _Call) -> Match | None:
+    def _take_peeked(self, call: Call) -> Match | None:
         """The match of a ``peek`` just before, if it was for this prompt and its lease has time left."""
         peeked, self._peeked = self._peeked, None
         if peeked is None:
             return None
         tokens, salt, when, match = peeked
-        if tokens == call.tokens.tobytes() and salt == call.salt and (time.monotonic() - when) * 2000 < self.lease_ms:
+        if not call.media and tokens == call.tokens.tobytes() and salt == call.salt and (time.monotonic() - when) * 2000 < self.lease_ms:
             return match
         self._release(match)
         return None
 
-    def _claim(self, call: _Call, match: Match) -> Match:
+    def _claim(self, call: Call, match: Match) -> Match:
         """Claim what is missing, or wait while another process prefills it; the match afterwards.
 
         The claim is for exactly the tokens that will be stored, so that the last PUT fulfils it, and
@@ -429,6 +494,7 @@ class PromptCore:
                 manifest_hash=self.identity.hash,
                 claim_ms=claim_ms,
                 wait_ms=min(_WAIT_SLICE_MS, self.wait_ms),
+                media=call.media_before(goal),
             )
             now = time.perf_counter()
             if answer.matched > best:
@@ -442,16 +508,16 @@ class PromptCore:
         self._release(match)
         return self._match(call)
 
-    def _goal(self, call: _Call, known: int) -> int:
+    def _goal(self, call: Call, known: int) -> int:
         """Where storing of this prompt will end: its end, or the last full step before a short tail."""
         tail = (call.storable - known) % self.step
-        return call.storable if call.store_all or tail >= self.min_store else call.storable - tail
+        return call.storable if call.store_all or tail >= self.min_store else call.outside_media(call.storable - tail, known)
 
     def _release(self, match: Match) -> None:
         if match.lease is not None:
             self.client.release(match.lease)
 
-    def _restore(self, call: _Call, match: Match, *, retry: bool) -> int:
+    def _restore(self, call: Call, match: Match, *, retry: bool) -> int:
         """Tokens restored; 0 (engine cleared) when that failed."""
         if match.lease is None or match.matched == 0:
             return 0
@@ -480,7 +546,7 @@ class PromptCore:
         self.break_even.fetch.add(match.matched, report.restore_ms + report.match_ms)
         return match.matched
 
-    def _explain(self, call: _Call, match: Match) -> None:
+    def _explain(self, call: Call, match: Match) -> None:
         """Say why not more was matched, and where the prompt parts from what is stored."""
         report, tokens, fork = call.report, call.tokens, match.fork
         if match.matched >= call.limit:
@@ -490,7 +556,8 @@ class PromptCore:
             text = self.engine.text
             report.fork = Fork(fork[0], fork[1], asked, text(fork[1]), text(asked))
             report.why = f"the prompt parts from what is stored at {report.fork}"
-            self._count_fork(report.fork, call.size)
+            if said := self._forks.see(report.fork, call.size):
+                self._warn("forks", "pion: %s", said)
         elif match.matched == 0:
             report.why = "nothing stored begins like this prompt"
             if self.siblings:
@@ -500,28 +567,15 @@ class PromptCore:
         else:
             report.why = f"stored up to token {match.matched}"
 
-    def _count_fork(self, fork: Fork, size: int) -> None:
-        if fork.position >= _FORK_HEAD_TOKENS or size < _FORK_LONG_TOKENS:
-            self._early_forks = 0
-            return
-        self._early_forks += 1
-        if self._early_forks == _FORKS_BEFORE_WARNING:
-            self._warn(
-                "forks",
-                "pion: long prompts keep parting near their start, so nothing is reused; the last one at %s. "
-                "Something that changes (a date, a counter) stands there: move it towards the end.",
-                fork,
-            )
-
     # -- prefilling and storing --------------------------------------------------------------
 
-    def _feed(self, call: _Call) -> None:
+    def _feed(self, call: Call) -> None:
         """Feed what is missing in steps, and store rows [known, ...) of it step by step."""
         report, tokens, size = call.report, call.tokens, call.size
         chain = Chain(report)
         at, unstored = call.live, call.known
-        storing = self.store and call.known != _UNKNOWN and call.known < call.storable
-        ends = list(self._steps(call))
+        storing = self.store and call.known != UNKNOWN and call.known < call.storable
+        ends = list(call.steps(self.step))
         goal = self._seen_goal(call, ends) if storing else 0
         since = 0.0  # milliseconds of prefill since the last export
         for stop in ends:
@@ -539,7 +593,7 @@ class PromptCore:
                 self._export(call, stop, unstored, since, chain)
                 unstored, since = stop, 0.0
 
-    def _export(self, call: _Call, stop: int, start: int, ms: float | None, chain: Chain) -> None:
+    def _export(self, call: Call, stop: int, start: int, ms: float | None, chain: Chain) -> None:
         """Take rows [start, stop) out of the engine and hand them to the storer."""
         try:
             blobs = self.engine.export(start, stop)
@@ -547,25 +601,11 @@ class PromptCore:
             chain.broken = str(error)
             self._warn("refused", "pion: this state is not stored: %s", error)
             return
-        tokens = call.tokens[:stop].copy()
-        self.storer.put(
-            Piece(chain, self.identity.name, self.identity.hash, call.salt, tokens, start, self.engine.pools, blobs, ms)
-        )
+        tokens, media = call.tokens[:stop].copy(), call.media_before(stop)
+        name, digest = self.identity.name, self.identity.hash
+        self.storer.put(Piece(chain, name, digest, call.salt, tokens, media, start, self.engine.pools, blobs, ms))
 
-    def _steps(self, call: _Call) -> Iterator[int]:
-        """Ends of the steps to the prompt's end; boundaries and the end of what is storable are ends."""
-        at, size = call.live, call.size
-        cuts = sorted({b for b in (*call.boundaries, call.storable) if at < b < size})
-        while at < size:
-            stop = min(at + self.step, size)
-            while cuts and cuts[0] <= at:
-                cuts.pop(0)
-            if cuts and cuts[0] < stop:
-                stop = cuts[0]
-            yield stop
-            at = stop
-
-    def _seen_goal(self, call: _Call, ends: Sequence[int]) -> int:
+    def _seen_goal(self, call: Call, ends: Sequence[int]) -> int:
         """Up to where to store: everything storable, or with ``second_sight`` what was asked before."""
         if not self.second_sight:
             return call.storable
@@ -573,10 +613,7 @@ class PromptCore:
         try:
             for stop in ends:
                 if call.known < stop <= call.storable:
-                    state = xxhash.xxh3_128()
-                    state.update(call.tokens[:stop].tobytes())
-                    state.update(call.salt.encode())
-                    if not self.client.first_sight(f"pion:seen:{self.identity.name}:{state.hexdigest()}"):
+                    if not self.client.first_sight(call.seen_key(self.identity.name, stop)):
                         goal = stop
         except PionError:
             return call.known
@@ -593,3 +630,10 @@ def common_prefix(a: np.ndarray, b: np.ndarray) -> int:
     size = min(a.size, b.size)
     differ = np.nonzero(a[:size] != b[:size])[0]
     return int(differ[0]) if differ.size else int(size)
+
+
+def chains_listed(reply: Any) -> int:
+    """Number of chains in a reply of PROMPT.LIST (``[cursor, chains]``, or the chains alone)."""
+    if isinstance(reply, list) and len(reply) == 2 and isinstance(reply[1], list):
+        reply = reply[1]
+    return len(reply)

@@ -27,9 +27,10 @@ import numpy as np
 from llama_cpp.llama import LlamaState
 from llama_cpp.llama_cache import BaseLlamaCache
 
+from .adapter import Adapter
 from .client import DEFAULT_PORT, Client
 from .core import PromptCore, common_prefix
-from .engine import Report, Reuse
+from .engine import Report
 from .errors import PionError
 from .llama_engine import LlamaEngine, SequenceEngine
 from .pools import as_tokens
@@ -38,7 +39,7 @@ __all__ = ["PionPromptCache", "SequenceEngine", "LlamaEngine"]
 log = logging.getLogger("pion")
 
 
-class PionPromptCache(BaseLlamaCache):
+class PionPromptCache(Adapter, BaseLlamaCache):
     """Prompt memory of one ``Llama``; also a cache for its ``set_cache``.
 
     ``options`` go to :class:`pion.core.PromptCore`: ``namespace``, ``model``, ``step``, ``min_store``,
@@ -66,34 +67,17 @@ class PionPromptCache(BaseLlamaCache):
 
     # -- per sequence ------------------------------------------------------------------------
 
-    @property
-    def reuse(self) -> Reuse:
-        """What reuse this model allows, and why."""
-        return self.engine.reuse
-
-    @property
-    def last(self) -> Report | None:
-        """What the last call did."""
-        return self.core.last
-
-    @property
-    def enabled(self) -> bool:
-        """False: nothing is sent to the server, every prompt is prefilled."""
-        return self.core.enabled
-
-    @enabled.setter
-    def enabled(self, value: bool) -> None:
-        self.core.enabled = value
-
     def get_or_prefill(
         self, ids: Sequence[int] | np.ndarray, *, namespace: str | None = None, boundaries: Sequence[int] = ()
     ) -> Report:
         """Bring the Llama to exactly ``ids``, the last token evaluated: restore, prefill the rest, store it."""
         return self.core.acquire(ids, namespace=namespace, boundaries=boundaries)
 
-    def prefill(self, ids: Sequence[int] | np.ndarray, *, namespace: str | None = None) -> Report:
+    def prefill(
+        self, ids: Sequence[int] | np.ndarray, *, namespace: str | None = None, boundaries: Sequence[int] = ()
+    ) -> Report:
         """Make sure ``ids`` is stored, without generating. Does nothing when it is."""
-        return self.core.prefill(ids, namespace=namespace)
+        return self.core.prefill(ids, namespace=namespace, boundaries=boundaries)
 
     def generate(
         self,
@@ -120,18 +104,6 @@ class PionPromptCache(BaseLlamaCache):
     def store_live(self, *, namespace: str | None = None) -> Report:
         """Store what the context holds now (prompt and generated tokens, as they were fed)."""
         return self.core.store_live(namespace=namespace)
-
-    def model_changed(self) -> None:
-        """Adapters or weights were changed in place."""
-        self.core.model_changed()
-
-    def flush(self, timeout_s: float = 30.0) -> bool:
-        """Wait until everything prefilled is stored."""
-        return self.core.flush(timeout_s)
-
-    def close(self) -> None:
-        """Flush and disconnect."""
-        self.core.close()
 
     # -- llama-cpp-python's cache ------------------------------------------------------------
 

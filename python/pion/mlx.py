@@ -19,16 +19,14 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
-from .client import DEFAULT_PORT, Client
-from .core import PromptCore, _Call
-from .engine import Report, Reuse
-from .errors import PionError, Refused
+from .adapter import Adapter
+from .client import DEFAULT_PORT, Client, Media
+from .core import PromptCore
+from .engine import Report
+from .errors import Refused
 from .mlx_cache import leaves
 from .mlx_engine import MlxEngine
 from .pools import as_tokens
-from .store import Chain
 from .tokens import seam
 
 __all__ = ["PionPromptCache", "split_prompt", "turn_starts"]
@@ -36,72 +34,7 @@ __all__ = ["PionPromptCache", "split_prompt", "turn_starts"]
 _MADE_UNDER = "_pion_made_under"  # on cache objects that were handed out: the identity then
 
 
-class _MlxCore(PromptCore):
-    """The shared core, and what a server hook needs beside it: only restoring, and only storing."""
-
-    engine: MlxEngine
-
-    def _whole(self, ids: np.ndarray, namespace: str | None) -> _Call:
-        """A call about exactly ``ids``: no logits wanted, nothing held back."""
-        salt = self.namespace if namespace is None else namespace
-        size = int(ids.size)
-        return _Call(ids, salt, 0, size, size, Report(tokens=size))
-
-    def restore_only(self, ids: np.ndarray, more_than: int, namespace: str | None) -> Report:
-        """Restore the longest stored prefix of ``ids`` into the engine if it is longer than ``more_than``.
-
-        Feeds nothing and claims nothing. ``matched`` 0: the engine holds nothing.
-        """
-        call = self._whole(ids, namespace)
-        call.live = more_than
-        self.engine.clear()
-        storing, self.store = self.store, False
-        try:
-            self._from_store(call)
-        finally:
-            self.store = storing
-        return self._done(call)
-
-    def store_only(self, ids: np.ndarray, namespace: str | None) -> Report:
-        """Store what the engine holds (exactly ``ids``), from where the server's knowledge ends."""
-        call = self._whole(ids, namespace)
-        report = call.report
-        media = self.engine.media_start(ids)
-        if not self.enabled or not self.store:
-            report.why = "switched off"
-        elif media is not None:
-            report.why = f"a picture or a sound stands at token {media}"
-        else:
-            try:
-                self.identity.declare()
-                report.matched = self._ask(ids, call.salt)
-                if report.matched < ids.size:
-                    chain = Chain(report)
-                    self._export(call, int(ids.size), report.matched, None, chain)
-                    report.why = chain.broken
-            except (PionError, Refused) as error:
-                report.why = str(error)
-        return self._done(call)
-
-    def stored_under(self, namespace: str) -> bool:
-        """Does the server hold any chain of this model under this salt?"""
-        if not self.enabled or self.engine.reuse.kind == "none":
-            return False
-        try:
-            self.identity.declare()
-            return chains_listed(self.client.prompt_list(self.model, salt=namespace, count=1)) > 0
-        except (PionError, Refused):
-            return False
-
-
-def chains_listed(reply: Any) -> int:
-    """Number of chains in a reply of PROMPT.LIST (``[cursor, chains]``, or the chains alone)."""
-    if isinstance(reply, list) and len(reply) == 2 and isinstance(reply[1], list):
-        reply = reply[1]
-    return len(reply)
-
-
-class PionPromptCache:
+class PionPromptCache(Adapter):
     """Prompt memory of one loaded mlx-lm model. Thread safe; calls take turns.
 
     * ``tokenizer``: for readable reports, and part of the identity when given.
@@ -152,7 +85,7 @@ class PionPromptCache:
             quantized_kv_start=quantized_kv_start,
             max_kv_size=max_kv_size,
         )
-        self.core = _MlxCore(
+        self.core = PromptCore(
             self.engine,
             client,
             host=host,
@@ -170,25 +103,6 @@ class PionPromptCache:
         self._lock = threading.RLock()
 
     # -- what it is --------------------------------------------------------------------------
-
-    @property
-    def reuse(self) -> Reuse:
-        """What reuse this model allows, and why: "any" token, "boundaries", or "none"."""
-        return self.engine.reuse
-
-    @property
-    def last(self) -> Report | None:
-        """What the last call did."""
-        return self.core.last
-
-    @property
-    def enabled(self) -> bool:
-        """False: nothing is sent, everything is prefilled."""
-        return self.core.enabled
-
-    @enabled.setter
-    def enabled(self, value: bool) -> None:
-        self.core.enabled = value
 
     def make_cache(self) -> list[Any]:
         """A fresh, empty cache of this model."""
@@ -237,22 +151,23 @@ class PionPromptCache:
         """Make sure that ``ids`` is stored, without generating. Idempotent: a second call feeds nothing."""
         with self._lock:
             try:
-                return self.core.acquire(
-                    ids, leave=0, namespace=namespace, boundaries=boundaries, store_all=True, only_store=True
-                )
+                return self.core.prefill(ids, namespace=namespace, boundaries=boundaries)
             finally:
                 self.engine.clear()
 
-    def fetch(self, ids: Sequence[int], namespace: str | None = None, *, more_than: int = 0) -> tuple[list[Any] | None, int]:
+    def fetch(
+        self, ids: Sequence[int], namespace: str | None = None, *, more_than: int = 0, media: Sequence[Media] = ()
+    ) -> tuple[list[Any] | None, int]:
         """(cache, matched): what is stored of ``ids``, if it is more than ``more_than`` tokens; nothing is prefilled.
 
         (None, 0) when there is nothing to win. The whole of ``ids`` may be matched: ask for what may be skipped.
+        ``media``: the pictures and sounds in ``ids``, by position, length and digest.
         """
         tokens = as_tokens(ids)
         with self._lock:
             if tokens.size == 0:
                 return None, 0
-            report = self.core.restore_only(tokens, more_than, namespace)
+            report = self.core.fetch(tokens, more_than=more_than, namespace=namespace, media=media)
             return (self._hand_out(), report.matched) if report.matched else (None, 0)
 
     def _hand_out(self) -> list[Any]:
@@ -264,12 +179,14 @@ class PionPromptCache:
                 setattr(leaf, _MADE_UNDER, made_under)
         return cache
 
-    def store(self, cache: list[Any], ids: Sequence[int], namespace: str | None = None) -> Report:
+    def store(
+        self, cache: list[Any], ids: Sequence[int], namespace: str | None = None, *, media: Sequence[Media] = ()
+    ) -> Report:
         """Store a cache made elsewhere (after a generation, say) that holds exactly ``ids``.
 
         ``ids`` are the tokens that were fed, never an encoding of the text. Raises Refused, naming the layer,
         for a cache that does not hold exactly these tokens, of another kind than this model's, or begun here before the
-        model changed. The cache is only read.
+        model changed. The cache is only read. ``media`` as for ``fetch``.
         """
         tokens = as_tokens(ids)
         with self._lock:
@@ -280,7 +197,7 @@ class PionPromptCache:
                 made_under = {getattr(leaf, _MADE_UNDER, None) for _, leaf in leaves(cache)} - {None}
                 if made_under and made_under != {self.core.identity.now()}:
                     raise Refused("the model's identity (weights, adapters, rope) changed since this cache was begun")
-                return self.core.store_only(tokens, namespace)
+                return self.core.store_held(tokens, namespace=namespace, media=media)
             finally:
                 self.engine.clear()
 
@@ -292,22 +209,7 @@ class PionPromptCache:
     def model_changed(self) -> None:
         """Weights or adapters were changed in place: nothing stored before is matched any more."""
         with self._lock:
-            if self.engine.layout is not None:
-                self.core.model_changed()
-
-    def flush(self, timeout_s: float = 30.0) -> bool:
-        """Wait until all that was prefilled is stored; False when that took too long."""
-        return self.core.flush(timeout_s)
-
-    def close(self) -> None:
-        """Flush and close the connections."""
-        self.core.close()
-
-    def __enter__(self) -> PionPromptCache:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+            super().model_changed()
 
 
 def split_prompt(encode: Callable[[str], Sequence[int]], prefix: str, suffix: str) -> tuple[list[int], list[int]]:

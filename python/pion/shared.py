@@ -1,9 +1,9 @@
 """The shared-memory lane: rows read where the server keeps them, verified on the way.
 
 The server passes read-only descriptors of its payload files over the Unix socket. Rows are read with
-``preadv`` straight into their destinations, a few hundred KiB at a time, and every 64 KiB payload
-chunk is checked (XXH3-64, seed 0) while it is still in the processor's cache. Reading in
-groups instead of mapping: a fresh mapping costs a page fault per 4 KiB, a read does not.
+``preadv`` straight into their destinations, in a few large calls by two threads, and every 64 KiB payload
+chunk is checked (XXH3-64, seed 0) before anybody uses a row. Reading instead of mapping: a fresh mapping costs a page
+fault per 4 KiB, a read does not; few calls, because the interpreter costs more than the copy otherwise.
 """
 
 from __future__ import annotations
@@ -13,17 +13,19 @@ import os
 import stat
 import struct
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import xxhash
 
 from .errors import DataError, ProtocolError
 
 CHUNK_BYTES = 64 * 1024
-_GROUP_CHUNKS = 16
 _PARALLEL_BYTES = 8 << 20
+_BATCH_BYTES = 1 << 20
+_BATCHES = 16
 _IOV_MAX = 1000
 _STAGING_BYTES = 64 << 20  # a larger memory file is not kept
 
@@ -144,78 +146,84 @@ class PayloadFiles:
         """Fill the targets; bytes filled. DataError when a file cannot be read or a chunk does not carry its checksum."""
         extents = plan(wanted)
         self.need([extent.file_id for extent in extents])
-        groups = [group for extent in extents for group in _groups(extent)]
         total = sum(target.nbytes for target, _ in wanted)
+        parallel = total >= _PARALLEL_BYTES and len(os.sched_getaffinity(0)) > 1
+        most = max(_BATCH_BYTES, total // _BATCHES) if parallel else total
+        batches = [batch for extent in extents for batch in _batches(extent, most)]
         try:
-            if total < _PARALLEL_BYTES or len(os.sched_getaffinity(0)) < 2:
-                self._read_groups(groups)
+            if parallel:
+                self._read_in_two(batches)
             else:
-                self._read_in_two(groups)
+                self._read(deque(batches))
         except OSError as error:
             raise DataError(f"a payload file cannot be read: {error}") from error
         return total
 
-    def _read_in_two(self, groups: list["_Group"]) -> None:
-        """Half of the groups in a thread of its own: one reads (without the interpreter's lock) while the other hashes."""
+    def _read_in_two(self, batches: list["_Batch"]) -> None:
+        """Read with a thread beside this one: while one is in the kernel, without the interpreter's lock, the other verifies."""
+        waiting = deque(batches)
         failed: list[BaseException] = []
 
         def second() -> None:
             try:
-                self._read_groups(groups[len(groups) // 2 :])
+                self._read(waiting)
             except BaseException as error:  # handed to the caller below
                 failed.append(error)
 
         thread = threading.Thread(target=second, name="pion-fetch")
         thread.start()
         try:
-            self._read_groups(groups[: len(groups) // 2])
+            self._read(waiting)
         finally:
+            waiting.clear()
             thread.join()
         if failed:
             raise failed[0]
 
-    def _read_groups(self, groups: Sequence["_Group"]) -> None:
-        scratch = memoryview(bytearray(_GROUP_CHUNKS * CHUNK_BYTES))
-        for group in groups:
-            extent = group.extent
-            views = _cover(extent.pieces, group.piece, group.first, group.last, scratch)
-            _read_all(self._fds[extent.file_id], views, extent.base + group.first, group.last - group.first)
-            _verify(views, group.first, group.last, extent)
+    def _read(self, waiting: "deque[_Batch]") -> None:
+        while True:
+            try:
+                batch = waiting.popleft()
+            except IndexError:
+                return
+            extent = batch.extent
+            _read_all(self._fds[extent.file_id], batch.views, extent.base + batch.first, batch.last - batch.first)
+            _verify(batch)
 
 
 @dataclass(frozen=True)
-class _Group:
-    """Whole chunks [first, last) of an extent's payload, read at once; ``piece`` is the first that reaches in."""
+class _Batch:
+    """Whole chunks [first, last) of an extent's payload, read at once into ``views``, one after the other."""
 
     extent: _Extent
     first: int
     last: int
-    piece: int
+    views: list[memoryview]
 
 
-def _groups(extent: _Extent) -> Iterator[_Group]:
-    """The chunks that are touched, in groups of neighbours."""
+def _batches(extent: _Extent, most_bytes: int) -> Iterator[_Batch]:
+    """The chunks that are touched, neighbours together, in batches of about ``most_bytes``."""
     chunks = sorted(extent.checksums)
+    most = max(1, most_bytes // CHUNK_BYTES)
     at = 0
     piece = 0
     while at < len(chunks):
-        stop = at + 1
-        while stop < len(chunks) and stop - at < _GROUP_CHUNKS and chunks[stop] == chunks[stop - 1] + 1:
-            stop += 1
+        stop = min(at + most, len(chunks))
+        if chunks[stop - 1] - chunks[at] != stop - 1 - at:  # a gap within reach
+            stop = at + 1
+            while stop - at < most and chunks[stop] == chunks[stop - 1] + 1:
+                stop += 1
         first = chunks[at] * CHUNK_BYTES
         last = min((chunks[stop - 1] + 1) * CHUNK_BYTES, extent.payload_bytes)
         while piece < len(extent.pieces) and extent.pieces[piece][1] <= first:
             piece += 1
-        yield _Group(extent, first, last, piece)
+        yield _Batch(extent, first, last, _cover(extent.pieces, piece, first, last))
         at = stop
 
 
-def _cover(
-    pieces: list[tuple[int, int, memoryview]], piece: int, first: int, last: int, scratch: memoryview
-) -> list[memoryview]:
-    """Views that together hold payload bytes [first, last): targets where wanted, scratch between."""
+def _cover(pieces: list[tuple[int, int, memoryview]], piece: int, first: int, last: int) -> list[memoryview]:
+    """Views that together hold payload bytes [first, last): targets where wanted, memory of no use between."""
     views: list[memoryview] = []
-    used = 0
     at = first
     while at < last:
         if piece < len(pieces) and pieces[piece][0] <= at:
@@ -225,8 +233,7 @@ def _cover(
             piece += 1
         else:
             end = min(pieces[piece][0], last) if piece < len(pieces) else last
-            views.append(scratch[used : used + end - at])
-            used += end - at
+            views.append(memoryview(bytearray(end - at)))
         at = end
     return views
 
@@ -249,35 +256,37 @@ def _skip(views: list[memoryview], count: int) -> list[memoryview]:
     return []
 
 
-def _verify(views: list[memoryview], first: int, last: int, extent: _Extent) -> None:
-    """Check every chunk of [first, last); a chunk may lie in several views."""
-    index = 0
-    inside = 0  # bytes of views[index] already used
-    at = first
-    while at < last:
-        size = min(CHUNK_BYTES, last - at)
-        view = views[index]
-        if view.nbytes - inside >= size:
-            digest = xxhash.xxh3_64_intdigest(view[inside : inside + size])
-            inside += size
-        else:
-            state = xxhash.xxh3_64()
-            left = size
-            while left:
-                view = views[index]
-                part = min(left, view.nbytes - inside)
-                state.update(view[inside : inside + part])
-                left -= part
-                inside += part
-                if inside == view.nbytes and left:
-                    index, inside = index + 1, 0
-            digest = state.intdigest()
-        if inside == views[index].nbytes:
-            index, inside = index + 1, 0
-        chunk = at // CHUNK_BYTES
-        if digest != extent.checksums[chunk]:
-            raise DataError(f"payload file {extent.file_id}: chunk {chunk} of the extent at {extent.base} is damaged")
-        at += size
+def _verify(batch: _Batch) -> None:
+    """Check every chunk of a batch; a chunk may lie in several views."""
+    sums, last = batch.extent.checksums, batch.last
+    digest_of = xxhash.xxh3_64_intdigest
+    chunk, at = batch.first // CHUNK_BYTES, batch.first
+    open_chunk: Any = None  # a digest under way over several views, and bytes it still lacks
+    lacking = 0
+    for view in batch.views:
+        inside, size = 0, view.nbytes
+        while inside < size:
+            if not lacking:
+                lacking = min(CHUNK_BYTES, last - at)
+                if size - inside >= lacking:
+                    digest = digest_of(view[inside : inside + lacking])
+                    inside, at, lacking = inside + lacking, at + lacking, 0
+                    if digest != sums[chunk]:
+                        raise _damaged(batch.extent, chunk)
+                    chunk += 1
+                    continue
+                open_chunk = xxhash.xxh3_64()
+            part = min(lacking, size - inside)
+            open_chunk.update(view[inside : inside + part])
+            inside, at, lacking = inside + part, at + part, lacking - part
+            if not lacking:
+                if open_chunk.intdigest() != sums[chunk]:
+                    raise _damaged(batch.extent, chunk)
+                chunk += 1
+
+
+def _damaged(extent: _Extent, chunk: int) -> DataError:
+    return DataError(f"payload file {extent.file_id}: chunk {chunk} of the extent at {extent.base} is damaged")
 
 
 def _check_descriptor(fd: int) -> None:

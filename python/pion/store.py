@@ -18,6 +18,7 @@ from .client import Client
 from .engine import Report
 from .errors import PionError, Unavailable
 from .pools import Pool, non_finite_run
+from .replies import Media
 
 log = logging.getLogger("pion")
 
@@ -42,6 +43,7 @@ class Piece:
     manifest_hash: str | None
     salt: str
     tokens: np.ndarray
+    media: tuple[Media, ...]
     start: int
     pools: tuple[Pool, ...]
     blobs: dict[str, Any]
@@ -157,6 +159,7 @@ class Storer:
             salt=piece.salt,
             prefill_ms=piece.prefill_ms,
             manifest_hash=piece.manifest_hash,
+            media=piece.media,
         )
         piece.chain.stored_to = stop
         piece.chain.report.stored += put.tokens

@@ -15,7 +15,7 @@ import pytest
 from real_server import BINARY, start_real
 from toy_engine import ToyEngine
 
-from pion.client import Client
+from pion.client import Client, Media
 from pion.core import PromptCore, common_prefix
 from pion.identity import differing_fields
 from pion.measure import BreakEven
@@ -214,7 +214,7 @@ import os, signal, sys
 sys.path[:0] = {paths!r}
 import numpy as np
 from toy_engine import ToyEngine
-from pion.client import Client
+from pion.client import Client, Media
 from pion.core import PromptCore
 core = PromptCore(ToyEngine(), Client(port={port}, timeout_s=10), min_store=8, step=64)
 def die(engine):
@@ -366,6 +366,73 @@ def test_placeholders_of_pictures_end_what_is_stored_and_matched(server):
     report = second.acquire(ids)
     assert report.matched == 60 and report.fed == 50
     assert core(server, ToyEngine()).matched_tokens(ids) == 60
+
+
+class Pictures(ToyEngine):
+    """Id 7 stands for a piece of a picture."""
+
+    def media_start(self, ids):
+        where = np.nonzero(np.asarray(ids) == 7)[0]
+        return int(where[0]) if where.size else None
+
+
+WITH_PICTURE = np.concatenate([IDS[:60], [7] * 20, IDS[60:140]])
+
+
+def test_pictures_with_a_digest_are_stored_and_told_apart(one_server):
+    server = one_server
+    if not BINARY.exists():
+        pytest.skip("the small model of the wire knows no media")
+    picture, other = Media(60, 20, b"a" * 32), Media(60, 20, b"a" * 31 + b"b")
+    first = core(server, Pictures(), step=16)
+    assert first.acquire(WITH_PICTURE, media=[picture]).stored <= 160
+    assert first.flush() and first.last.stored == 160
+    assert all(not 60 < end < 80 for end in np.cumsum(first.last.steps))
+    assert core(server, Pictures()).acquire(WITH_PICTURE, media=[picture]).matched == 159
+    assert core(server, Pictures()).acquire(WITH_PICTURE, media=[other]).matched == 60
+    assert core(server, Pictures()).acquire(WITH_PICTURE).matched == 60  # a bare placeholder
+    assert core(server, Pictures()).matched_tokens(WITH_PICTURE[:70]) == 60
+    assert core(server, Pictures()).matched_tokens(WITH_PICTURE, media=[picture]) == 160
+
+
+def test_a_second_picture_without_a_digest_ends_what_is_stored(one_server):
+    server = one_server
+    ids = np.concatenate([WITH_PICTURE, [7], IDS[140:180]])
+    first = core(server, Pictures())
+    assert first.acquire(ids, media=[Media(60, 20, b"x")]).fed == ids.size
+    assert first.flush() and first.last.stored == 160
+
+
+def test_a_live_picture_is_no_other_picture(fake):
+    class LivePictures(Live, Pictures):
+        pass
+
+    one = core(fake, LivePictures(), store=False)
+    one.acquire(WITH_PICTURE, media=[Media(60, 20, b"one")])
+    assert one.acquire(WITH_PICTURE, media=[Media(60, 20, b"two")]).resident == 60
+    assert one.acquire(WITH_PICTURE, media=[Media(60, 20, b"two")]).resident == 159
+    assert one.acquire(WITH_PICTURE[:70], media=[Media(60, 10, b"two")]).resident == 60
+
+
+def test_media_out_of_order_or_outside_is_refused(fake):
+    one = core(fake, Pictures())
+    for wrong in ([Media(50, 20, b"a"), Media(60, 5, b"b")], [Media(150, 11, b"a")], [Media(3, 0, b"a")], [Media(3, 1, b"")]):
+        with pytest.raises(ValueError, match="media at"):
+            one.acquire(WITH_PICTURE, media=wrong)
+
+
+def test_fetch_restores_only_and_store_held_stores_only(server):
+    first = core(server)
+    first.acquire(IDS[:200])
+    first.flush()
+    other = core(server)
+    assert other.fetch(IDS[:150]).matched == 150 and np.array_equal(other.engine.tokens, IDS[:150])
+    assert other.fetch(IDS[:150], more_than=150).matched == 0 and other.engine.tokens.size == 0
+    assert other.engine.fed == []
+    other.engine.feed(IDS[:260].astype("<u4"), last=False)
+    report = other.store_held(IDS[:260])
+    assert other.flush() and (report.matched, report.stored) == (200, 60)
+    assert other.stored_under("")
 
 
 def test_context_size_is_not_identity_and_bounds_the_match(server):
