@@ -24,11 +24,14 @@ def seconds(call: Callable[[], object]) -> float:
     return time.perf_counter() - begin
 
 
-def paired(ours: Callable[[], object], limit: Callable[[], object], rounds: int) -> tuple[list[float], list[float]]:
-    """Runs limit, ours, limit, ours ...: the machine's mood falls on both. One warm-up round each."""
+def paired(
+    ours: Callable[[], object], limit: Callable[[], object], rounds: int, between: Callable[[], object] = lambda: None
+) -> tuple[list[float], list[float]]:
+    """Runs limit, ours, limit, ours ...: the machine's mood falls on both. One warm-up round each. `between` is not measured."""
     limit(), ours()
     ours_s, limit_s = [], []
     for _ in range(rounds):
+        between()
         limit_s.append(seconds(limit))
         ours_s.append(seconds(ours))
     return ours_s, limit_s

@@ -53,6 +53,7 @@ class Connection:
         self._view = memoryview(self._buffer)
         self._pos = 0
         self._end = 0
+        self._header_bytes = 16  # of the last bulk that went to a buffer of the caller's
         self._fds: list[int] = []
         self.is_unix = sock.family == socket.AF_UNIX
         # Blocking, with the kernel's own time-outs: Python's would poll before every read, and could not
@@ -144,7 +145,7 @@ class Connection:
         """
         return self._value(deadline, bulk, 0)
 
-    def _fill(self, deadline: Deadline) -> None:
+    def _fill(self, deadline: Deadline, most: int) -> None:
         if self._pos == self._end:
             self._pos = self._end = 0
         elif self._end == _BUFFER_BYTES:
@@ -154,32 +155,38 @@ class Connection:
             if rest == _BUFFER_BYTES:
                 raise ProtocolError("a line of a reply is longer than 64 KiB")
         self._arm(socket.SO_RCVTIMEO, deadline)
-        got = self._sock.recv_into(self._view[self._end :])
+        got = self._sock.recv_into(self._view[self._end : self._end + most])
         if got == 0:
             raise EOFError("connection closed by the server")
         self._end += got
 
-    def _line(self, deadline: Deadline) -> bytes:
+    def _line(self, deadline: Deadline, most: int) -> bytes:
+        """The next line; at most ``most`` bytes are read ahead for it at a time."""
         while True:
             found = self._buffer.find(b"\r\n", self._pos, self._end)
             if found >= 0:
                 line = bytes(self._view[self._pos : found])
                 self._pos = found + 2
                 return line
-            self._fill(deadline)
+            self._fill(deadline, most)
 
     def _into(self, target: memoryview, deadline: Deadline) -> None:
-        """Fill ``target`` with the next bytes of the stream."""
-        size = target.nbytes
-        done = min(size, self._end - self._pos)
-        target[:done] = self._view[self._pos : self._pos + done]
-        self._pos += done
-        while done < size:
+        """Fill ``target`` with the next bytes of the stream, and take the CRLF behind them."""
+        tail = bytearray(2)
+        views = [target, memoryview(tail)]
+        while views and self._pos < self._end:
+            part = min(views[0].nbytes, self._end - self._pos)
+            views[0][:part] = self._view[self._pos : self._pos + part]
+            self._pos += part
+            _advance(views, part)
+        while views:
             self._arm(socket.SO_RCVTIMEO, deadline)
-            got = self._sock.recv_into(target[done:], 0, socket.MSG_WAITALL)
+            got = self._sock.recvmsg_into(views, 0, socket.MSG_WAITALL)[0]
             if got == 0:
                 raise EOFError("connection closed in the middle of a reply")
-            done += got
+            _advance(views, got)
+        if tail != b"\r\n":
+            raise ProtocolError("a bulk does not end with CRLF")
 
     def _bulk(self, size: int, deadline: Deadline, bulk: Bulk | None) -> Any:
         if size < 0:
@@ -189,25 +196,19 @@ class Connection:
         target = bulk(size) if bulk is not None else None
         if target is not None:
             self._into(target, deadline)
-            value: Any = target
-        elif size <= self._end - self._pos:
-            value = bytes(self._view[self._pos : self._pos + size])
-            self._pos += size
-        else:
-            room = bytearray(size)
-            self._into(memoryview(room), deadline)
-            value = bytes(room)
-        tail = bytearray(2)
-        self._into(memoryview(tail), deadline)
-        if tail != b"\r\n":
-            raise ProtocolError("a bulk does not end with CRLF")
-        return value
+            return target
+        room = bytearray(size)
+        self._into(memoryview(room), deadline)
+        return bytes(room)
 
     def _value(self, deadline: Deadline, bulk: Bulk | None, depth: int) -> Any:
         if depth > _MAX_DEPTH:
             raise ProtocolError("a reply nests too deeply")
-        line = self._line(deadline)
+        # Where a buffer of the caller's may follow, no more is read ahead than its header has: the rest would be copied twice.
+        line = self._line(deadline, _BUFFER_BYTES if bulk is None else self._header_bytes)
         kind, rest = line[:1], line[1:]
+        if kind == b"$" and bulk is not None:
+            self._header_bytes = len(line) + 2
         if kind == b"+":
             return rest.decode("utf-8", "replace")
         if kind == b"-":
@@ -292,6 +293,14 @@ def _as_bytes(argument: Argument) -> bytes | bytearray | memoryview:
     if isinstance(argument, int):
         return b"%d" % argument
     return memoryview(argument).cast("B")
+
+
+def _advance(views: list[memoryview], count: int) -> None:
+    """Take ``count`` bytes off the front of the views."""
+    while views and count >= views[0].nbytes:
+        count -= views.pop(0).nbytes
+    if views:
+        views[0] = views[0][count:]
 
 
 def _integer(raw: bytes | bytearray) -> int:

@@ -18,6 +18,8 @@
 namespace pion {
 namespace {
 
+constexpr int kUnixSendBytes = 1 << 20;  // less where the system's net.core.wmem_max is less
+
 std::string describe(const sockaddr_storage& address) {
   char text[INET6_ADDRSTRLEN] = "?";
   if (address.ss_family == AF_INET6) {
@@ -139,6 +141,9 @@ Result<Accepted> accept_unix(int listener, const std::string& path) {
   sockaddr_storage peer{};
   auto fd = accept_any(listener, peer);
   if (!fd) return std::unexpected(fd.error());
+  // What is sent may run further ahead of its reader: by default sender and reader of a large reply wait for each other every
+  // 200 KB, and a wake-up costs as much as the bytes. Pages of files are only lent to the socket; nothing is kept for an idle one.
+  ::setsockopt(fd->get(), SOL_SOCKET, SO_SNDBUF, &kUnixSendBytes, sizeof kUnixSendBytes);
   return Accepted{std::move(*fd), path + ":0", path + ":0"};
 }
 

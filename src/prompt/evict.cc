@@ -19,6 +19,8 @@ constexpr size_t kLookedAt = 64;
 constexpr unsigned kSupersededWalk = 512;  // segments looked at to see whether rows are needless; beyond: they are kept
 constexpr double kReadShare = 0.8;
 constexpr double kRecencyFloorUs = 1000;
+constexpr int64_t kDiskWaitMs = 2000;    // two syncs; of a disk that takes longer nothing more is wanted
+constexpr int64_t kLookAgainMs = 50;     // other PUTs change what is spare
 
 uint64_t next_random(uint64_t& state) {
   state += 0x9e3779b97f4a7c15ULL;
@@ -61,12 +63,36 @@ PromptResult<void> PromptStore::make_room(uint64_t need, uint64_t held) {
 std::shared_ptr<StreamRoom> PromptStore::stream_room(uint64_t bytes) {
   // Taken first, looked at then; PUTs do the same with what they reserve. So of two that race for the last room one sees the other.
   auto room = std::make_shared<StreamRoom>(streaming_bytes_, bytes);
-  if (tree_.bytes() + reserved_bytes_ + streaming_bytes_ <= budget_bytes_) return room;
-  if (bytes > wanted_room_) wanted_room_ = bytes;
+  const uint64_t waiting = storage_.extents().waiting_bytes(Space::kPrompt);
+  if (tree_.bytes() + reserved_bytes_ + streaming_bytes_ + waiting <= budget_bytes_) return room;
+  want_room(bytes + waiting);
   return nullptr;
 }
 
-// Once a stream found no room, as much is kept free for those that follow, up to an eighth of the budget.
+void PromptStore::want_room(uint64_t bytes) {
+  if (bytes > wanted_room_) wanted_room_ = bytes;
+}
+
+// The budget is a ceiling for what lies on the disk, so what was evicted counts until its holes are punched: until the journal
+// states that the records which dropped it are synced, and nobody reads it any more. Without locks, after the room was reserved.
+PromptResult<void> PromptStore::await_disk() {
+  ExtentStore& extents = storage_.extents();
+  const int64_t until_ms = monotonic_ms() + kDiskWaitMs;
+  while (true) {
+    const uint64_t budget = budget_bytes_, used = tree_.bytes() + reserved_bytes_ + streaming_bytes_;
+    const uint64_t spare = budget > used ? budget - used : 0, waiting = extents.waiting_bytes(Space::kPrompt);
+    if (waiting <= spare) return {};
+    want_room(waiting);
+    const int64_t left_ms = until_ms - monotonic_ms();
+    if (left_ms <= 0) {
+      return refuse(FaultKind::kNoRoom, "the disk has not got back what was evicted: " + std::to_string(waiting) + " bytes, budget " + std::to_string(budget));
+    }
+    (void)extents.await_given_back(Space::kPrompt, spare, std::min(left_ms, kLookAgainMs));
+  }
+}
+
+// Once a stream found no room, as much is kept free for those that follow, up to an eighth of the budget: so what is evicted for
+// them is off the disk when they come.
 void PromptStore::keep_stream_room() {
   const uint64_t keep = std::min(wanted_room_.load(), budget_bytes_ / 8);
   if (keep == 0) return;

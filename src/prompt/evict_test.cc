@@ -185,9 +185,41 @@ TEST(Evict, StreamsTakeTheirRoomBeforeTheyAreWritten) {
   const auto put = store->put(request, *store.client);
   ASSERT_TRUE(put) << put.error().text;
   EXPECT_EQ(store->stats().bytes, 20 * kPage);
+  EXPECT_TRUE(store->extents().await_given_back(Space::kPrompt, 0, 10'000));
   EXPECT_TRUE(store->stream_room(5 * kPage));
   const auto match = store.match("m", chain);
   EXPECT_EQ(*store.read(match->lease, "kv"), rows);
+}
+
+// What lies on the disk, not what is reachable, stays under the budget: an evicted extent is a hole only once the journal states
+// that its drop is synced.
+TEST(Evict, WhatWasEvictedCountsUntilItIsOffTheDisk) {
+  const uint64_t budget = 20 * kPage;
+  TestStore store(budget);
+  store.declare("m", kPages);
+  for (uint32_t i = 0; i < 40; ++i) {
+    ASSERT_TRUE(store.put("m", chain_of(count_up(8, i * 100)), 0));
+    const uint64_t on_disk = store->extents().allocated_bytes(Space::kPrompt) + store->extents().waiting_bytes(Space::kPrompt);
+    EXPECT_LE(on_disk, budget) << "after PUT " << i;
+  }
+  EXPECT_GT(store->stats().evicted_segments, 30u);
+}
+
+// A reader that holds what was evicted keeps it on the disk: no room until it is done.
+TEST(Evict, NoRoomWhileAReaderHoldsWhatWasEvicted) {
+  TestStore store(20 * kPage);
+  store.declare("m", kPages);
+  ASSERT_TRUE(store.put("m", chain_of(count_up(15)), 0));
+  auto match = store.match("m", chain_of(count_up(15)));
+  ASSERT_TRUE(match);
+  RangeRequest request;
+  request.lease = match->lease;
+  auto range = store->range(request, *store.client);
+  ASSERT_TRUE(range);
+  ASSERT_TRUE(store->release(match->lease, *store.client));
+  EXPECT_EQ(store.put("m", chain_of(count_up(10, 100)), 0).error().kind, FaultKind::kNoRoom);
+  range = {};
+  EXPECT_TRUE(store.put("m", chain_of(count_up(10, 100)), 0));
 }
 
 // A streamed blob of which a part is stored already is laid out anew, and nothing of it stays on the disk.

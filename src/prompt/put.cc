@@ -61,6 +61,9 @@ class PromptStore::PutRun {
   std::vector<BlobSource*> blobs_;
   std::vector<RowSet> brought_;
   PutPlan plan_;
+  // Its blob becomes the extent, or is copied as it is. Of any other a stream's room is held beside that of what is made of it.
+  bool taken_whole(size_t pool) const { return plan_.rows[pool] == brought_[pool]; }
+
   bool pinned_ = false;
   uint64_t id_ = 0;
   std::vector<ExtentRef> refs_;
@@ -245,18 +248,27 @@ uint64_t PromptStore::PutRun::aux_bytes(size_t ref) const {
 }
 
 PromptResult<void> PromptStore::PutRun::reserve() {
-  std::unique_lock lock(store_.mutex_);
-  uint64_t held = 0;
-  for (const BlobSource* blob : blobs_) held += blob->room_bytes();
-  auto room = store_.make_room(plan_.bytes, held);
-  if (!room) return room;
-  store_.reserved_bytes_ += plan_.bytes;
-  room = store_.make_room(0, held);  // a stream may have taken room in between
-  if (!room) {
-    store_.reserved_bytes_ -= plan_.bytes;
-    return room;
+  {
+    std::unique_lock lock(store_.mutex_);
+    uint64_t held = 0;
+    for (size_t i = 0; i < pools(); ++i) held += taken_whole(i) ? blobs_[i]->room_bytes() : 0;
+    auto room = store_.make_room(plan_.bytes, held);
+    if (!room) return room;
+    store_.reserved_bytes_ += plan_.bytes;
+    room = store_.make_room(0, held);  // a stream may have taken room in between
+    if (!room) {
+      store_.reserved_bytes_ -= plan_.bytes;
+      return room;
+    }
+    for (size_t i = 0; i < pools(); ++i) {
+      if (taken_whole(i)) blobs_[i]->release_room();
+    }
   }
-  for (BlobSource* blob : blobs_) blob->release_room();
+  auto room = store_.await_disk();
+  if (!room) {
+    std::unique_lock lock(store_.mutex_);
+    store_.reserved_bytes_ -= plan_.bytes;
+  }
   return room;
 }
 
@@ -276,7 +288,7 @@ PromptResult<void> PromptStore::PutRun::write() {
 
 Result<ExtentRef> PromptStore::PutRun::write_one(size_t ref, std::string aux) {
   const bool has_rows = ref < pools();
-  if (has_rows && plan_.rows[ref] == brought_[ref]) {
+  if (has_rows && taken_whole(ref)) {
     auto taken = blobs_[ref]->take(aux);
     if (!taken || *taken) {
       taken_[ref] = 1;
@@ -287,7 +299,7 @@ Result<ExtentRef> PromptStore::PutRun::write_one(size_t ref, std::string aux) {
   auto writer = store_.storage_.extents().create(Space::kPrompt, payload, aux.size());
   if (!writer) return std::unexpected(writer.error());
   (*writer)->set_aux(std::move(aux));
-  if (has_rows && plan_.rows[ref] == brought_[ref]) {
+  if (has_rows && taken_whole(ref)) {
     PION_TRY(blobs_[ref]->copy(0, payload, **writer));
   } else if (has_rows) {
     const PoolSpec& pool = model_->pools()[ref];

@@ -1,11 +1,16 @@
 // READ and LOCATE: from a lease's plans to byte runs in extents, opened, pinned and verified.
 #include <algorithm>
+#include <atomic>
+#include <thread>
 
 #include "base/clock.h"
 #include "prompt/store.h"
 
 namespace pion {
 namespace {
+
+constexpr uint64_t kStretchBytes = 16 * kChunkBytes;
+constexpr uint64_t kSharedBytes = 8 * kMiB;  // from here on a second thread is worth its start
 
 // The rows of a pool that are asked for, or why they cannot be given.
 struct Wanted {
@@ -29,24 +34,53 @@ PromptResult<Wanted> wanted(const PoolSpec& pool, const Lease& lease, const Rang
   return asked;
 }
 
-// Checks each 64 KiB chunk that the runs touch, once.
-Status verify_runs(std::vector<ExtentRun> runs, uint64_t& verified) {
+// Whole chunks of an extent.
+struct Stretch {
+  Extent* extent;
+  uint64_t from, to;
+};
+
+// The 64 KiB chunks that the runs touch, each once, in stretches of at most kStretchBytes.
+std::vector<Stretch> stretches_of(std::vector<ExtentRun> runs) {
   std::sort(runs.begin(), runs.end(), [](const ExtentRun& a, const ExtentRun& b) {
     return a.extent != b.extent ? a.extent < b.extent : a.offset < b.offset;
   });
+  std::vector<Stretch> stretches;
   for (size_t i = 0; i < runs.size();) {
-    const uint64_t from = runs[i].offset / kChunkBytes * kChunkBytes;
+    uint64_t from = runs[i].offset / kChunkBytes * kChunkBytes;
     uint64_t to = from;
     size_t next = i;
     for (; next < runs.size() && runs[next].extent == runs[i].extent && runs[next].offset <= to + (next == i ? kChunkBytes : 0); ++next) {
       const uint64_t end = (runs[next].offset + runs[next].length + kChunkBytes - 1) / kChunkBytes * kChunkBytes;
       to = std::max(to, std::min(end, runs[i].extent->payload_bytes()));
     }
-    PION_TRY(runs[i].extent->verify(from, to - from));
-    verified += to - from;
+    for (; from < to; from += kStretchBytes) stretches.push_back({runs[i].extent.get(), from, std::min(to, from + kStretchBytes)});
     i = next;
   }
-  return {};
+  return stretches;
+}
+
+// Many bytes are shared with a second thread: nothing can be sent before all are checked, so the client and its core wait.
+Status verify_runs(const std::vector<ExtentRun>& runs, uint64_t& verified) {
+  const std::vector<Stretch> stretches = stretches_of(runs);
+  uint64_t bytes = 0;
+  for (const Stretch& stretch : stretches) bytes += stretch.to - stretch.from;
+  std::atomic<size_t> next{0};
+  const auto work = [&]() -> Status {
+    for (size_t i = next++; i < stretches.size(); i = next++) {
+      Status status = stretches[i].extent->verify(stretches[i].from, stretches[i].to - stretches[i].from);
+      if (!status) return next = stretches.size(), status;
+    }
+    return {};
+  };
+  Status other;
+  {
+    std::jthread helper;
+    if (bytes >= kSharedBytes && std::thread::hardware_concurrency() > 1) helper = std::jthread([&] { other = work(); });
+    PION_TRY(work());
+  }
+  verified += bytes;
+  return other;
 }
 
 }  // namespace

@@ -148,6 +148,8 @@ class PromptStore : public Plane {
   // evict.cc, all under mutex_ exclusive
   // `held` of the need was given out as stream room already.
   PromptResult<void> make_room(uint64_t need, uint64_t held = 0);
+  PromptResult<void> await_disk();
+  void want_room(uint64_t bytes);
   void keep_stream_room();
   bool evict_rows();
   bool evict_leaf();
@@ -195,7 +197,7 @@ class PromptStore : public Plane {
   std::atomic<uint64_t> next_id_{1};
   std::atomic<uint64_t> reserved_bytes_{0};   // of PUTs under way; changed under mutex_
   std::atomic<uint64_t> streaming_bytes_{0};  // of rows that came before their PUT
-  std::atomic<uint64_t> wanted_room_{0};      // largest stream that found no room
+  std::atomic<uint64_t> wanted_room_{0};      // most that was missing, with what had to leave the disk first
   std::atomic<uint64_t> budget_bytes_{0};
   std::atomic<uint64_t> read_flag_bytes_{0};  // of segments that were read, about
   std::vector<PackedSegment> loaded_;      // between load_section() and build()

@@ -72,6 +72,11 @@ class ExtentStore {
   // Gives the space back once the record `freed_by` is durable and no pin holds the extent: a hole, or the whole file's end.
   virtual void free(ExtentRef ref, Lsn freed_by) = 0;
 
+  // What was freed and lies on the disk still. await_given_back() asks for it and waits until it is at most `bytes`; false: not in
+  // this time. Not on a reactor thread.
+  virtual uint64_t waiting_bytes(Space space) const = 0;
+  virtual bool await_given_back(Space space, uint64_t bytes, int64_t timeout_ms) = 0;
+
   // Pages a payload of this size would take, header included.
   static uint32_t pages_for(uint64_t payload_bytes, uint64_t aux_bytes);
 

@@ -69,12 +69,9 @@ void PayloadStore::write_again(ExtentRef ref) {
     std::lock_guard lock(mutex_);
     PayloadFile* file = find_locked(ref.file);
     if (!file) return;
-    if (!file->writer) {
-      Result<std::unique_ptr<File>> opened = disk_.open(file->path, OpenMode::kReadWrite);
-      if (!opened) return;
-      file->writer = std::move(*opened);
-    }
-    writer = file->writer;
+    writer = writer_locked(*file).value_or(nullptr);
+    if (!writer) return;
+    file->writer = writer;
     file->unsynced.push_back(ref);
     file->dirty.store(true);
     new_names_[static_cast<size_t>(file->space)] = true;
@@ -108,11 +105,9 @@ void PayloadStore::finish_recovery(Lsn last) {
     // The newest goes on being filled, so that many starts do not make many files. Behind its end, never before it.
     for (const auto& [space, file] : newest) {
       if (!file || file->tail_page * kPageBytes >= setup_.sizes.file_bytes) continue;
-      if (!file->writer) {
-        Result<std::unique_ptr<File>> opened = disk_.open(file->path, OpenMode::kReadWrite);
-        if (!opened) continue;
-        file->writer = std::move(*opened);
-      }
+      const std::shared_ptr<File> writer = writer_locked(*file).value_or(nullptr);
+      if (!writer) continue;
+      file->writer = writer;
       file->sealed = false;
       file->allocated_end = file->tail_page * kPageBytes;
       active_[space] = file;

@@ -1,6 +1,7 @@
 #include "storage/payload_store.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "base/log.h"
 #include "storage/extent.h"
@@ -11,6 +12,7 @@ namespace {
 constexpr size_t kMaxOpenReaders = 256;         // descriptors kept for reading; extents in use keep their own beyond that
 constexpr uint64_t kGroupBytes = 4 * kChunkBytes;  // hashed, then written together while the cache has them
 constexpr size_t kGiveBackAtOnce = 4096;        // extents given back in one go of the housekeeping
+constexpr int64_t kAskAgainMs = 20;             // while somebody waits for what was freed
 
 uint64_t page_bytes(uint64_t pages) { return pages * kPageBytes; }
 
@@ -238,6 +240,13 @@ Result<std::shared_ptr<File>> PayloadStore::reader_locked(PayloadFile& file) {
   return file.reader;
 }
 
+Result<std::shared_ptr<File>> PayloadStore::writer_locked(const PayloadFile& file) {
+  if (file.writer) return file.writer;
+  Result<std::unique_ptr<File>> opened = disk_.open(file.path, OpenMode::kReadWrite);
+  if (!opened) return std::unexpected(opened.error());
+  return std::shared_ptr<File>(std::move(*opened));
+}
+
 // Closes the half that was used longest ago, so that it is not done for each file.
 void PayloadStore::close_idle_readers_locked() {
   std::vector<PayloadFile*> open;
@@ -296,13 +305,30 @@ void PayloadStore::free(ExtentRef ref, Lsn freed_by) {
     if (!file) return;
     live_pages_[static_cast<size_t>(file->space)] -= ref.pages;
     waiting_.push_back({ref, freed_by});
-    waiting_bytes_ += page_bytes(ref.pages);
+    waiting_bytes_[static_cast<size_t>(file->space)] += page_bytes(ref.pages);
   }
   if (freed_by > 0) {
     setup_.want_stated(freed_by, false);
   } else {
     setup_.wake_housekeeping();
   }
+}
+
+bool PayloadStore::await_given_back(Space space, uint64_t bytes, int64_t timeout_ms) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
+  std::unique_lock lock(mutex_);
+  while (waiting_bytes(space) > bytes) {
+    Lsn freed_by = 0;
+    for (const Waiting& waiting : waiting_) freed_by = std::max(freed_by, waiting.freed_by);
+    lock.unlock();
+    if (freed_by > 0) setup_.want_stated(freed_by, true);
+    setup_.wake_housekeeping();  // what was pinned when it was stated may not be any more
+    lock.lock();
+    const auto step = std::min(until, std::chrono::steady_clock::now() + std::chrono::milliseconds(kAskAgainMs));
+    given_back_.wait_until(lock, step, [&] { return waiting_bytes(space) <= bytes; });
+    if (std::chrono::steady_clock::now() >= until) break;
+  }
+  return waiting_bytes(space) <= bytes;
 }
 
 bool PayloadStore::housekeep(Lsn stated) {
@@ -333,7 +359,7 @@ bool PayloadStore::housekeep(Lsn stated) {
 void PayloadStore::unlink_empty_locked() {
   std::vector<uint32_t> empty;
   for (const auto& [id, file] : table_) {
-    if (file->sealed && file->live_pages == 0 && file->writers == 0) empty.push_back(id);
+    if (file->holds_only(0)) empty.push_back(id);
   }
   for (const uint32_t id : empty) unlink_locked(id);
 }
@@ -347,18 +373,18 @@ void PayloadStore::give_back(std::vector<ExtentRef> refs) {
     while (end < refs.size() && refs[end].file == id) pages += refs[end++].pages;
 
     std::shared_ptr<File> writer;
+    Space space = Space::kPrompt;
     bool unlinked = false;
     {
       std::lock_guard lock(mutex_);
       PayloadFile* file = find_locked(id);
       if (file) {
-        unlinked = file->sealed && file->writers == 0 && file->live_pages == pages;
+        space = file->space;
+        unlinked = file->holds_only(pages);
         if (unlinked) {
           unlink_locked(id);
-        } else if (file->writer) {
-          writer = file->writer;
-        } else if (Result<std::unique_ptr<File>> opened = disk_.open(file->path, OpenMode::kReadWrite); opened) {
-          writer = std::move(*opened);
+        } else {
+          writer = writer_locked(*file).value_or(nullptr);
         }
       }
     }
@@ -372,19 +398,20 @@ void PayloadStore::give_back(std::vector<ExtentRef> refs) {
       }
       from = until;
     }
-    waiting_bytes_ -= page_bytes(pages);
-    if (!unlinked) {
+    {
       std::lock_guard lock(mutex_);
-      if (PayloadFile* file = find_locked(id)) {
+      waiting_bytes_[static_cast<size_t>(space)] -= page_bytes(pages);
+      if (PayloadFile* file = unlinked ? nullptr : find_locked(id)) {
         for (size_t i = at; i < end; i++) clear_pages(file->used, refs[i].page, refs[i].pages);
         file->live_pages -= std::min(file->live_pages, pages);
         std::erase_if(file->unsynced, [&](ExtentRef ref) {
           return std::binary_search(refs.begin() + static_cast<ptrdiff_t>(at), refs.begin() + static_cast<ptrdiff_t>(end), ref,
                                     [](ExtentRef a, ExtentRef b) { return a.page < b.page; });
         });
-        if (file->sealed && file->writers == 0 && file->live_pages == 0) unlink_locked(id);
+        if (file->holds_only(0)) unlink_locked(id);
       }
     }
+    given_back_.notify_all();
     at = end;
   }
 }
@@ -407,11 +434,7 @@ void PayloadStore::trim_sealed() {
     for (const auto& [id, file] : table_) {
       if (!file->sealed || file->trimmed || file->writers > 0 || file->failed) continue;
       file->trimmed = true;
-      sealed.emplace_back(id, file->writer);
-      if (!file->writer) {
-        Result<std::unique_ptr<File>> opened = disk_.open(file->path, OpenMode::kReadWrite);
-        if (opened) sealed.back().second = std::move(*opened);
-      }
+      sealed.emplace_back(id, writer_locked(*file).value_or(nullptr));
     }
   }
   for (const auto& [id, file] : sealed) {
@@ -420,7 +443,7 @@ void PayloadStore::trim_sealed() {
     if (size) static_cast<void>(file->truncate(*size));
     std::lock_guard lock(mutex_);
     PayloadFile* entry = find_locked(id);
-    if (entry && entry->writers == 0 && !entry->dirty.load() && entry->unsynced.empty()) entry->writer.reset();
+    if (entry && entry->writer_idle()) entry->writer.reset();
   }
 }
 
@@ -437,10 +460,7 @@ bool PayloadStore::punch_gaps_of_one_file() {
     file.gaps = false;
     id = file.id;
     used = file.used;
-    writer = file.writer;
-    if (!writer) {
-      if (Result<std::unique_ptr<File>> opened = disk_.open(file.path, OpenMode::kReadWrite); opened) writer = std::move(*opened);
-    }
+    writer = writer_locked(file).value_or(nullptr);
     if (!writer) return true;
     // Positions from the tail on may be given out while this runs; those before it never again.
     used.resize((file.tail_page + 63) / 64);
@@ -512,7 +532,7 @@ Status PayloadStore::sync_dirty() {
       continue;
     }
     file->unsynced.erase(file->unsynced.begin(), file->unsynced.begin() + static_cast<ptrdiff_t>(std::min(one.extents, file->unsynced.size())));
-    if (file->sealed && file->writers == 0 && !file->dirty.load() && file->unsynced.empty()) file->writer.reset();
+    if (file->writer_idle()) file->writer.reset();
   }
   for (const uint32_t id : failed) {
     PayloadFile* file;
@@ -525,7 +545,7 @@ Status PayloadStore::sync_dirty() {
     const Status renewed = renew(*file);
     std::lock_guard lock(mutex_);
     file->writers--;
-    if (file->sealed && file->writers == 0 && file->live_pages == 0) unlink_locked(id);
+    if (file->holds_only(0)) unlink_locked(id);
     PION_TRY(renewed);
   }
   return {};
@@ -539,14 +559,11 @@ Status PayloadStore::renew(PayloadFile& file) {
   std::vector<ExtentRef> unsynced;
   {
     std::lock_guard lock(mutex_);
-    from = file.writer;
+    Result<std::shared_ptr<File>> writer = writer_locked(file);
+    if (!writer) return std::unexpected(writer.error());
+    from = std::move(*writer);
     used = file.used;
     unsynced = file.unsynced;
-  }
-  if (!from) {  // its last writer ended in between and closed it
-    Result<std::unique_ptr<File>> opened = disk_.open(file.path, OpenMode::kReadWrite);
-    if (!opened) return std::unexpected(opened.error());
-    from = std::move(*opened);
   }
   const std::string temporary = file.path + ".new";
   static_cast<void>(disk_.remove(temporary));

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <atomic>
+#include <condition_variable>
 #include <deque>
 #include <map>
 #include <memory>
@@ -45,7 +46,7 @@ struct PayloadFile {
   uint32_t id = 0;
   Space space = Space::kPrompt;
   std::string path;
-  std::shared_ptr<File> writer;   // open while the file is active, has writers, or is dirty
+  std::shared_ptr<File> writer;   // open while the file is active, has writers, is dirty, or failed
   std::shared_ptr<File> reader;   // read-only; closed again when many are open
   uint64_t reader_used = 0;       // for that
   PageBits used;                  // a bit a page
@@ -59,6 +60,11 @@ struct PayloadFile {
   bool gaps = false;              // found at start with bytes that nothing names
   std::atomic<bool> dirty{false}; // written since the last sync; any thread
   std::vector<ExtentRef> unsynced;
+
+  // Nothing is in it but these pages, and nothing comes any more.
+  bool holds_only(uint64_t pages) const { return sealed && writers == 0 && live_pages == pages; }
+  // Nobody needs the writer for now. A failed file's is the only way to what was not synced.
+  bool writer_idle() const { return sealed && writers == 0 && !failed && !dirty.load() && unsynced.empty(); }
 };
 
 class PayloadStore final : public ExtentStore {
@@ -76,6 +82,8 @@ class PayloadStore final : public ExtentStore {
   Result<std::unique_ptr<ExtentWriter>> create(Space space, uint64_t payload_bytes, uint64_t aux_bytes) override;
   Result<std::shared_ptr<Extent>> open(ExtentRef ref) override;
   void free(ExtentRef ref, Lsn freed_by) override;
+  uint64_t waiting_bytes(Space space) const override { return waiting_bytes_[static_cast<size_t>(space)].load(std::memory_order_acquire); }
+  bool await_given_back(Space space, uint64_t bytes, int64_t timeout_ms) override;
   uint64_t allocated_bytes(Space space) const override;
   std::vector<uint32_t> files(Space space) const override;
   Result<Descriptor> descriptor(Space space, uint32_t file) override;
@@ -95,7 +103,7 @@ class PayloadStore final : public ExtentStore {
   Status sync_dirty();
   // Gives back what records up to `stated` freed and nothing pins; some work at a time. True when there is more to do at once.
   bool housekeep(Lsn stated);
-  uint64_t waiting_bytes() const { return waiting_bytes_.load(std::memory_order_relaxed); }
+  uint64_t waiting_bytes() const { return waiting_bytes(Space::kPrompt) + waiting_bytes(Space::kValues); }
 
  private:
   friend class StreamWriter;
@@ -109,6 +117,7 @@ class PayloadStore final : public ExtentStore {
   Result<PayloadFile*> new_file_locked(Space space);
   Status reserve_locked(PayloadFile& file, uint64_t pages);
   Result<std::shared_ptr<File>> reader_locked(PayloadFile& file);
+  Result<std::shared_ptr<File>> writer_locked(const PayloadFile& file);  // its own, or one for the caller alone
   void close_idle_readers_locked();
   Status finish_writer(ExtentRef ref, const std::shared_ptr<File>& written_to);
   void abandon_writer(ExtentRef ref);
@@ -133,7 +142,8 @@ class PayloadStore final : public ExtentStore {
   std::array<bool, 2> new_names_{};  // a space's directory holds a name that is not synced
   std::array<std::atomic<uint64_t>, 2> live_pages_{};
   std::deque<Waiting> waiting_;
-  std::atomic<uint64_t> waiting_bytes_{0};
+  std::array<std::atomic<uint64_t>, 2> waiting_bytes_{};  // changed under mutex_
+  std::condition_variable given_back_;
   Lsn garbage_until_ = 0;
   bool garbage_waits_ = false;
 };

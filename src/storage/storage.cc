@@ -69,6 +69,7 @@ class StorageImpl final : public Storage {
   void run_housekeeping();
   void run_checkpoints();
   void wake_housekeeping();
+  void want_stated(Lsn lsn, bool at_once);
   bool checkpoint_due() const;
 
   FileSystem& files_;
@@ -139,7 +140,7 @@ Status StorageImpl::open() {
   PayloadStore::Setup payload{.dir = options_.dir + "/payload",
                               .sizes = payload_sizes(options_, disk_bytes),
                               .wake_housekeeping = [this] { wake_housekeeping(); },
-                              .want_stated = [this](Lsn lsn, bool at_once) { journal_->want_stated(lsn, at_once); }};
+                              .want_stated = [this](Lsn lsn, bool at_once) { want_stated(lsn, at_once); }};
   payload_ = std::make_unique<PayloadStore>(files_, std::move(payload));
   JournalSetup journal{.dir = options_.dir + "/journal",
                        .seed = seed_,
@@ -263,6 +264,12 @@ void StorageImpl::wake_housekeeping() {
   if (housekeeping_wanted_.exchange(true)) return;
   // Without the mutex a wake-up between the check and the wait could be missed; the time-out makes up for that.
   housekeeping_wake_.notify_one();
+}
+
+// What is stated without a journal is what the last checkpoint holds.
+void StorageImpl::want_stated(Lsn lsn, bool at_once) {
+  if (journal_->enabled()) return journal_->want_stated(lsn, at_once);
+  if (at_once && monotonic_ms() >= next_checkpoint_ms_.load()) request_checkpoint();
 }
 
 void StorageImpl::run_housekeeping() {
