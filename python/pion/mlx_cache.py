@@ -216,6 +216,7 @@ class Layout:
         wants: list[Want] = []
         puts: list[tuple[int, Callable[[Any], None]]] = []
         blank = Blank()
+        blank.stock([one for spec, members in self._groups for one in spec.codec.shapes(spec, tokens) * len(members)])
         for pool, (spec, members) in zip(self.pools, self._groups):
             ranges = pool.match_ranges(tokens)
             targets: list[list[list[memoryview]]] = [[] for _ in ranges]

@@ -29,6 +29,7 @@ import numpy as np
 from .errors import Refused
 from .pools import Pool
 
+_LARGE_BYTES = 256 << 10  # smaller arrays are simply zeroed
 _GROWTH = 256  # mlx-lm's caches grow in steps of 256 rows
 _DTYPES = {
     mx.float32: "f32",
@@ -99,7 +100,7 @@ _NPY = {mx.uint16: "<u2", mx.float16: "<f2", mx.float32: "<f4", mx.uint32: "<u4"
 
 
 class Blank:
-    """Makes mlx arrays to be filled from outside, without writing to them first.
+    """Makes mlx arrays to be filled from outside, without writing to them first. One per restore.
 
     Fresh memory costs more than the copy into it: a page fault per 4 KiB. So nothing is written before the rows
     come, and huge pages are asked for. Where mlx does not take part, a template of zeros is copied.
@@ -107,22 +108,31 @@ class Blank:
 
     _untouched: ClassVar[bool] = True
 
+    def __init__(self) -> None:
+        self._stock: dict[tuple[tuple[int, ...], Any], list[mx.array]] = {}
+
+    def stock(self, wanted: list[tuple[tuple[int, ...], Any]]) -> None:
+        """Make the arrays that will be asked for, all at once: an evaluation each costs a third of a restore."""
+        made: list[mx.array] = []
+        for shape, dtype in wanted:
+            kind = mx.uint16 if dtype == mx.bfloat16 else dtype
+            if Blank._untouched and math.prod(shape) * kind.size >= _LARGE_BYTES:
+                made.append(mx.load(_Void(shape, _NPY[kind]), format="npy"))
+                self._stock.setdefault((shape, kind), []).append(made[-1])
+        try:
+            mx.eval(made)
+        except (RuntimeError, TypeError, ValueError, OSError):
+            Blank._untouched = False
+            self._stock.clear()
+
     def make(self, shape: tuple[int, ...], dtype: Any) -> tuple[mx.array, np.ndarray]:
         """An array of undefined content and its writable memory. bfloat16 comes as uint16: view it when it is full."""
         kind = mx.uint16 if dtype == mx.bfloat16 else dtype
-        if Blank._untouched and math.prod(shape) * kind.size >= _GROWTH * 1024:
-            try:
-                array = mx.load(_Void(shape, _NPY[kind]), format="npy")
-                mx.eval(array)
-                if tuple(array.shape) == shape and array.dtype == kind:
-                    memory = np.array(array, copy=False)
-                    _ask_for_huge_pages(memory)
-                    return array, memory
-            except (RuntimeError, TypeError, ValueError, OSError):
-                pass
-            Blank._untouched = False
-        array = mx.array(np.zeros(shape, _NPY[kind]))
-        return array, np.array(array, copy=False)
+        ready = self._stock.get((shape, kind))
+        array = ready.pop() if ready else mx.array(np.zeros(shape, _NPY[kind]))
+        memory = np.array(array, copy=False)
+        _ask_for_huge_pages(memory)
+        return array, memory
 
 
 def _ask_for_huge_pages(memory: np.ndarray) -> None:
@@ -206,6 +216,11 @@ class Codec:
     def copy_rows(leaf: Any, spec: Spec, ranges: list[tuple[int, int]], tokens: int, out: list[np.ndarray]) -> None:
         """Copy the rows of ``ranges`` into ``out`` (per side, u8 of (rows, row bytes))."""
         raise NotImplementedError
+
+    @classmethod
+    def shapes(cls, spec: Spec, tokens: int) -> list[tuple[tuple[int, ...], Any]]:
+        """Shape and type of the arrays that ``plan`` will take from its blank."""
+        return []
 
     @staticmethod
     def plan(spec: Spec, tokens: int, blank: Blank) -> tuple[list[list[np.ndarray]], Callable[[Any], None]]:
@@ -294,14 +309,19 @@ class _RowsCodec(Codec):
         return (rows // _GROWTH + 1) * _GROWTH
 
     @classmethod
+    def shapes(cls, spec: Spec, tokens: int) -> list[tuple[tuple[int, ...], Any]]:
+        rows = cls.capacity(sum(stop - start for start, stop in _ranges(spec, tokens)))
+        return [((1, part.heads, rows, part.width), part.dtype) for part in spec.arrays]
+
+    @classmethod
     def plan(cls, spec: Spec, tokens: int, blank: Blank) -> tuple[list[list[np.ndarray]], Callable[[Any], None]]:
         ranges = _ranges(spec, tokens)
         held = sum(stop - start for start, stop in ranges)
         arrays: list[tuple[mx.array, Any]] = []
         padding: list[np.ndarray] = []
         sides: list[list[np.ndarray]] = [[] for _ in ranges]
-        for part in spec.arrays:
-            array, memory = blank.make((1, part.heads, cls.capacity(held), part.width), part.dtype)
+        for part, (shape, dtype) in zip(spec.arrays, cls.shapes(spec, tokens)):
+            array, memory = blank.make(shape, dtype)
             arrays.append((array, part.dtype))
             padding.append(memory[:, :, held:])
             if not part.row_bytes:
