@@ -9,6 +9,7 @@ namespace pion {
 
 struct CollectionLimits {
   std::atomic<uint64_t> hash_entries{512}, hash_value_bytes{64};
+  std::atomic<int64_t> list_listpack_size{-2};  // positive: elements; -1 to -5: 4 to 64 KiB
 };
 
 inline CollectionLimits& collection_limits() {

@@ -6,7 +6,8 @@
 namespace pion {
 namespace {
 
-constexpr uint8_t kString6 = 0x80, kString13 = 0xc0, kString32 = 0xe0, kInteger = 0xe0;
+constexpr uint8_t kString6 = 0x80, kString13 = 0xc0, kString32 = 0xe0, kInteger = 0xe0, kInteger12 = 0xf0;
+constexpr int64_t kFirst12 = 128, kEnd12 = kFirst12 + 4096;
 
 // Bytes of head and data.
 uint32_t body_size(const char* at) {
@@ -15,7 +16,7 @@ uint32_t body_size(const char* at) {
   if (head < kString13) return 1 + (head & 0x3fu);
   if (head < kString32) return 2 + ((head & 0x1fu) << 8 | static_cast<uint8_t>(at[1]));
   if (head == kString32) return 5 + load_le<uint32_t>(at + 1);
-  return 1 + (head & 0xfu);
+  return head < kInteger12 ? 1 + (head & 0xfu) : 2;
 }
 
 uint32_t back_size(uint32_t body) { return body < 1u << 7 ? 1 : body < 1u << 14 ? 2 : body < 1u << 21 ? 3 : body < 1u << 28 ? 4 : 5; }
@@ -60,8 +61,10 @@ PackedItem packed_item(const char* at) {
   } else if (head <= kString32) {
     const uint32_t skip = head < kString13 ? 1 : head < kString32 ? 2 : 5;
     item.text = ShortText::raw({at + skip, body - skip});
-  } else {
+  } else if (head < kInteger12) {
     item.text = ShortText::of(read_integer(at + 1, head & 0xfu));
+  } else {
+    item.text = ShortText::of(kFirst12 + ((head & 0xf) << 8 | static_cast<uint8_t>(at[1])));
   }
   return item;
 }
@@ -85,6 +88,10 @@ void pack(std::string& out, const ShortText& text) {
   if (text.integer) {
     if (text.number >= 0 && text.number < 128) {
       out.push_back(static_cast<char>(text.number));
+    } else if (text.number >= kFirst12 && text.number < kEnd12) {
+      const auto low = static_cast<unsigned>(text.number - kFirst12);
+      out.push_back(static_cast<char>(kInteger12 | low >> 8));
+      out.push_back(static_cast<char>(low));
     } else {
       const unsigned bytes = integer_bytes(text.number);
       out.push_back(static_cast<char>(kInteger | bytes));

@@ -8,6 +8,7 @@
 //   c0..df, u8      a string of up to 8191 bytes (5 bits, then 8)
 //   e0, u32         a longer string
 //   e1..e8          an integer in 1, 2, 3, 4, 6 or 8 bytes (the low digit), little-endian
+//   f0..ff, u8      an integer 128..4223 (4 bits, then 8)
 //
 // These bytes are made here only, never read from a file or a client, so reading them checks nothing.
 #pragma once

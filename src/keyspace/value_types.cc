@@ -5,9 +5,9 @@ namespace pion {
 const ValueOps* value_ops(ValueType type) {
   switch (type) {
     case ValueType::kHash: return &kHashOps;
+    case ValueType::kList: return &kListOps;
     case ValueType::kNone:
     case ValueType::kString:
-    case ValueType::kList:
     case ValueType::kSet:
     case ValueType::kSortedSet:
     case ValueType::kStream: break;

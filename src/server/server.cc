@@ -125,6 +125,7 @@ void Server::set_memory_limits(const Settings& settings) {
   limits.lfu_decay_minutes = static_cast<uint32_t>(settings.lfu_decay_minutes);
   limits.active_expire = settings.active_expire;
   limits.maxmemory = settings.maxmemory_bytes;
+  collection_limits().list_listpack_size = settings.list_max_listpack_size;
   collection_limits().hash_entries = static_cast<uint64_t>(settings.hash_max_listpack_entries);
   collection_limits().hash_value_bytes = settings.hash_max_listpack_value;
 }

@@ -57,6 +57,8 @@ struct Settings {
   bool active_expire = true;
   int64_t hash_max_listpack_entries = 512;
   uint64_t hash_max_listpack_value = 64;
+  int64_t list_max_listpack_size = -2;
+  int64_t list_compress_depth = 0;
   uint64_t prompt_budget_bytes = 0;                 // 0: chosen at start from the disk
 
   // Logging.

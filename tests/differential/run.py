@@ -182,6 +182,7 @@ class Comparison:
                 self.report.differences.append(found)
             for key in walked[1]:
                 self.both([[b"TYPE", key], [b"GET", key], [b"OBJECT", b"ENCODING", key], [b"PEXPIRETIME", key], [b"HGETALL", key]])
+                self.both([[b"LRANGE", key, b"0", b"-1"]])
                 self.both([[b"HPEXPIRETIME", key, b"FIELDS", b"%d" % len(FIELDS), *FIELDS]])
         self.both([[b"SELECT", b"0"]])
 
