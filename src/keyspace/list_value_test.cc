@@ -53,9 +53,17 @@ class ListValueTest : public ::testing::Test {
       const uint64_t index = random() % model.size();
       ASSERT_EQ(reader.at(index).string(), model[index]);
       uint64_t left = 3, at = index;
-      reader.forward(index, [&](const ShortText& text) { return EXPECT_EQ(text.string(), model[at++]), --left > 0; });
+      bool equal = true;
+      reader.forward(index, [&](const ShortText& text) {
+        equal &= text.string() == model[at++];
+        return --left > 0;
+      });
       at = index, left = 3;
-      reader.backward(index, [&](const ShortText& text) { return EXPECT_EQ(text.string(), model[at--]), --left > 0; });
+      reader.backward(index, [&](const ShortText& text) {
+        equal &= text.string() == model[at--];
+        return --left > 0;
+      });
+      ASSERT_TRUE(equal) << index;
     }
   }
 
