@@ -241,7 +241,7 @@ TEST_F(ListValueTest, DeltasThatDoNotFitAreRefused) {
   EXPECT_TRUE(refused([](ListDelta& delta) { delta.number(2).element("x"); }, Op::kReplace));
   EXPECT_TRUE(refused([](ListDelta& delta) { delta.number(0).number(0); }, Op::kRemoveEach));
   EXPECT_TRUE(refused([](ListDelta& delta) { delta.number(0).number(2); }, Op::kRemoveEach));
-  EXPECT_TRUE(refused([](ListDelta& delta) { delta.number(0); }, Op::kRotate));
+  EXPECT_TRUE(refused([](ListDelta& delta) { delta.number(2); }, Op::kRotate));
   EXPECT_TRUE(refused([](ListDelta& delta) { delta.element("x"); }, static_cast<Op>(9)));
   std::string delta;
   ListDelta(delta, Op::kRotate).flag(true);

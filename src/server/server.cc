@@ -112,7 +112,8 @@ void Server::hook_options() {
   });
   const auto memory = [this](const Settings& settings) -> Status { return set_memory_limits(settings), Status{}; };
   for (std::string_view name : {"maxmemory", "maxmemory-policy", "maxmemory-samples", "lfu-log-factor", "lfu-decay-time", "active-expire",
-                                "hash-max-listpack-entries", "hash-max-listpack-value"}) {
+                                "hash-max-listpack-entries", "hash-max-listpack-value", "list-max-listpack-size",
+                                "list-compress-depth"}) {
     options_.on_change(name, memory);
   }
 }
