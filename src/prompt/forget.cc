@@ -34,19 +34,16 @@ void PromptStore::beyond(uint32_t slot, uint32_t cut, std::vector<uint32_t>& out
   }
 }
 
-// How much of its last segment the forgotten chain leaves: all before its last token (or media item), or, where a match could not
-// end there, up to the last place where one can, or where something branches off. The segment's start: nothing of it.
-uint32_t PromptStore::kept_end(const Model& model, const Walk& found, const Chain& chain) const {
+// Where the last segment of the forgotten chain is cut: at the last place before the chain's end where something else branches
+// off or a state was stored. The segment's start when there is none: nothing of it serves anybody but what begins with the chain.
+uint32_t PromptStore::kept_end(const Walk& found, const Chain& chain) const {
   const Segment& segment = tree_.slots[found.steps.back().slot];
-  const uint32_t limit = chain.outside_media(chain.size() - 1);
-  if (limit <= segment.from) return segment.from;
-  if (!model.boundaries) return limit;
-  uint32_t end = std::max(segment.from, longest_of(model, chain, sources_of(model, found), limit));
+  uint32_t end = segment.from;
   for (uint32_t at = segment.first_child; at != kNoSlot; at = tree_.slots[at].next) {
-    if (tree_.slots[at].from <= limit) end = std::max(end, tree_.slots[at].from);
+    if (tree_.slots[at].from < chain.size()) end = std::max(end, tree_.slots[at].from);
   }
   for (uint32_t at = segment.first_boundary; at != kNoSlot; at = tree_.slots[at].next) {
-    if (tree_.slots[at].to <= limit) end = std::max(end, tree_.slots[at].to);
+    if (tree_.slots[at].to < chain.size()) end = std::max(end, tree_.slots[at].to);
   }
   return end;
 }
@@ -66,7 +63,7 @@ PromptResult<PromptStore::Forgotten> PromptStore::forget(std::string_view name, 
         continue;
       }
       if (found.length < chain.size()) return Forgotten{0, last_lsn_};
-      const uint32_t end = kept_end(**model, found, chain);
+      const uint32_t end = kept_end(found, chain);
       if (end <= tree_.slots[found.steps.back().slot].from || !plan_cut(*model, found.steps.back().slot, end, cut)) break;
     }
     const bool copied = copy_cut(cut);
@@ -78,7 +75,7 @@ PromptResult<PromptStore::Forgotten> PromptStore::forget(std::string_view name, 
     if (same) {  // a PUT may have branched off meanwhile, the model may be gone
       auto model = find_model(name, {});
       const Walk found = model && *model == cut.model ? walk(**model, salt, chain) : Walk{};
-      same = found.length == chain.size() && found.steps.back().slot == cut.slot && kept_end(*cut.model, found, chain) == cut.at;
+      same = found.length == chain.size() && found.steps.back().slot == cut.slot && kept_end(found, chain) == cut.at;
     }
     const uint64_t before = tree_.tokens();
     Status done;

@@ -1,4 +1,4 @@
-// FORGET to the token, what a cut leaves to others, and rows that were brought more than once.
+// FORGET, what a cut leaves to others, and rows that were brought more than once.
 #include <thread>
 
 #include "io/faulty_filesystem.h"
@@ -20,44 +20,59 @@ void expect_rows(TestStore& store, const Chain& chain, uint32_t expected) {
   }
 }
 
-TEST(Forget, CutsAtTheTokenAndNotBefore) {
+TEST(Forget, TakesAllThatServesNobodyElse) {
   TestStore store;
   store.declare("m", {{"kv", "all", 0, 0, 2, 2, 12}, {"x", "all", 0, 0, 1, 1, 4}});
   const Chain chain = chain_of(count_up(60));
-  for (uint32_t n : {60u, 59u, 31u, 2u, 1u}) {
+  for (uint32_t n : {60u, 59u, 31u, 1u}) {
     ASSERT_TRUE(store.put("m", chain, 0));
-    EXPECT_EQ(store->forget("m", cut(chain, n), "")->tokens, 60 - (n - 1)) << n;
+    EXPECT_EQ(store->forget("m", cut(chain, n), "")->tokens, 60u) << n;
     EXPECT_EQ(store->forget("m", cut(chain, n), "")->tokens, 0u) << "nothing begins with it any more";
-    expect_rows(store, chain, n - 1);
-    EXPECT_EQ(store->stats().tokens, n - 1);
+    EXPECT_EQ(store.matched("m", chain), 0u);
+    EXPECT_EQ(store->stats().segments, 0u);
     store.restart();
-    expect_rows(store, chain, n - 1);
+    EXPECT_EQ(store.matched("m", chain), 0u);
   }
-  EXPECT_EQ(store->stats().segments, 0u);
-  // What is behind the cut is stored anew, and a branch before it never noticed.
+  // What other prompts share stays, to the token; what is behind the cut is stored anew.
   std::vector<uint32_t> other = count_up(40);
   other[20] = 999;
-  ASSERT_TRUE(store.put("m", chain, 0));
-  ASSERT_TRUE(store.put("m", chain_of(other), 0));
-  EXPECT_EQ(store->forget("m", cut(chain, 21), "")->tokens, 40u);
-  expect_rows(store, chain_of(other), 40);
-  expect_rows(store, chain, 20);
-  ASSERT_TRUE(store.put("m", chain, 20));
-  expect_rows(store, chain, 60);
+  for (uint32_t n : {21u, 45u, 60u}) {
+    ASSERT_TRUE(store.put("m", chain, 0));
+    ASSERT_TRUE(store.put("m", chain_of(other), 0));
+    EXPECT_EQ(store->forget("m", cut(chain, n), "")->tokens, 40u) << n;
+    expect_rows(store, chain_of(other), 40);
+    expect_rows(store, chain, 20);
+    store.restart();
+    expect_rows(store, chain, 20);
+  }
+  EXPECT_EQ(store->forget("m", cut(chain, 20), "")->tokens, 40u) << "both prompts begin with these";
   EXPECT_EQ(store->stats().corrupt_segments, 0u);
+}
+
+// A prompt that was stored first and then continued does not begin with the longer one.
+TEST(Forget, LeavesWhatWasContinued) {
+  TestStore store;
+  store.declare("m", {{"kv", "all"}});
+  const Chain chain = chain_of(count_up(60));
+  ASSERT_TRUE(store.put("m", cut(chain, 25), 0));
+  ASSERT_TRUE(store.put("m", chain, 25));
+  EXPECT_EQ(store->forget("m", chain, "")->tokens, 35u);
+  expect_rows(store, chain, 25);
 }
 
 TEST(Forget, LeavesMediaWhole) {
   TestStore store;
   store.declare("m", {{"kv", "all"}});
-  const Chain chain = chain_of(count_up(30), {{10, 8, "dog"}});
-  ASSERT_TRUE(store.put("m", chain, 0));
+  const Chain dog = chain_of(count_up(30), {{10, 8, "dog"}}), cat = chain_of(count_up(30), {{10, 8, "cat"}});
+  ASSERT_TRUE(store.put("m", dog, 0));
   EXPECT_EQ(store->forget("m", chain_of(count_up(18), {{10, 8, "cat"}}), "")->tokens, 0u);
+  ASSERT_TRUE(store.put("m", cat, 0));
   EXPECT_EQ(store->forget("m", chain_of(count_up(18), {{10, 8, "dog"}}), "")->tokens, 20u);
-  expect_rows(store, chain, 10);
+  expect_rows(store, dog, 10);
+  expect_rows(store, cat, 30);
 }
 
-// A state lies at its boundary only: what is left ends where a match still can.
+// Where a state was stored a match can end: that is kept.
 TEST(Forget, ModelsWithBoundariesAreCutWhereAMatchCanEnd) {
   TestStore store;
   store.declare("m", {{"kv", "all"}, {"s", "trailing"}});
@@ -73,8 +88,8 @@ TEST(Forget, ModelsWithBoundariesAreCutWhereAMatchCanEnd) {
   windows.declare("m", {{"kv", "all"}, {"w", "window", 8, 0}});
   ASSERT_TRUE(windows.put("m", cut(chain, 8), 0));  // all rows are within the window
   ASSERT_TRUE(windows.put("m", cut(chain, 16), 8));
-  EXPECT_EQ(windows->forget("m", cut(chain, 13), "")->tokens, 4u);
-  expect_rows(windows, chain, 12);
+  EXPECT_EQ(windows->forget("m", cut(chain, 13), "")->tokens, 8u);
+  expect_rows(windows, chain, 8);
 }
 
 TEST(Forget, OthersKeepWhatTheyHaveInModelsOfEveryRule) {

@@ -170,7 +170,7 @@ class PromptStore : public Plane {
   void note_revocation(std::optional<std::string> model, std::optional<std::string> salt);
   bool revoked_since(uint64_t revocations, const std::string& model, const std::string& salt) const;
   void beyond(uint32_t slot, uint32_t cut, std::vector<uint32_t>& out) const;  // what hangs on a segment behind a cut, deepest first
-  uint32_t kept_end(const Model& model, const Walk& found, const Chain& chain) const;
+  uint32_t kept_end(const Walk& found, const Chain& chain) const;
   bool plan_cut(std::shared_ptr<Model> model, uint32_t slot, uint32_t at, Cut& cut);
   bool copy_cut(Cut& cut);
   Result<ExtentRef> copy_rows(const PoolSpec* pool, ExtentRef from_ref, const RowSet& had, const RowSet& kept, std::string aux);

@@ -138,19 +138,28 @@ class Oracle {
   void revoke(const std::string& salt) {
     std::erase_if(pieces_, [&](const Piece& piece) { return piece.salt == salt; });
   }
-  // Everything that begins with these tokens, to the token. Only for models of `all` pools: elsewhere a cut leaves less.
+  // Only for models of `all` pools: what a cut does to other rows is the store's own choice.
   void forget(const Chain& chain, const std::string& salt) {
-    const uint32_t length = chain.size(), keep = chain.outside_media(length - 1);
-    if (stored(chain, salt) < length) return;
-    std::erase_if(pieces_, [&](const Piece& piece) { return begins(piece, chain, salt) && piece.from >= keep; });
-    for (Piece& piece : pieces_) {
-      if (!begins(piece, chain, salt)) continue;
-      piece.to = keep;
-      piece.chain = cut(piece.chain, keep);
+    if (stored(chain, salt) < chain.size()) return;
+    const uint32_t length = chain.size();
+    const auto begins = [&](const Piece& piece) { return piece.salt == salt && piece.to >= length && shared(piece.chain, chain) == length; };
+    std::erase_if(pieces_, [&](const Piece& piece) { return begins(piece) && piece.from >= length && !(piece.from == 0 && length > 0); });
+    for (size_t i = 0; i < pieces_.size(); ++i) {
+      if (!begins(pieces_[i])) continue;
+      uint32_t keep = 0;  // the last place before where another branch leaves this piece
+      for (size_t j = 0; j < pieces_.size(); ++j) {
+        const Piece& other = pieces_[j];
+        if (j == i || other.salt != salt || other.from <= pieces_[i].from || other.from >= length) continue;
+        if (shared(other.chain, pieces_[i].chain) >= other.from) keep = std::max(keep, other.from);
+      }
+      if (keep == 0) {
+        pieces_.erase(pieces_.begin() + static_cast<ptrdiff_t>(i));
+      } else {
+        pieces_[i].to = keep;
+        pieces_[i].chain = cut(pieces_[i].chain, keep);
+      }
+      return;
     }
-  }
-  bool begins(const Piece& piece, const Chain& chain, const std::string& salt) const {
-    return piece.salt == salt && piece.to >= chain.size() && shared(piece.chain, chain) == chain.size();
   }
 
  private:
