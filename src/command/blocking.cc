@@ -19,6 +19,8 @@ class RetryContext final : public CommandContext {
       : CommandContext(services, session, spec, arguments, reply, true) {}
   bool retrying() const override { return true; }
   std::shared_ptr<Completion> suspend() override { return nullptr; }  // wait_for_keys() asks for none while retrying
+  std::unique_ptr<Subscriber> make_subscriber() override { return nullptr; }
+  OutputChain& unmuted() override { return reply.out(); }
 };
 
 // One command that waits. Kept by the queues of its keys.
