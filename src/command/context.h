@@ -23,6 +23,9 @@ class Storage;
 struct CommandSpec;
 class CommandContext;
 
+// What may end a wait from outside.
+enum class Interrupt { kGone /* the connection ended */, kTimeout, kError /* CLIENT UNBLOCK ... ERROR */ };
+
 // Answers a suspended command, once, from any thread. Destroyed unused: the command answers an internal error.
 // A connection that is gone by then is no error: the answer is dropped.
 class Completion {
@@ -34,6 +37,9 @@ class Completion {
   virtual bool abandoned() const = 0;
   // Runs on the reactor thread when `delay_ms` has passed and the command was not completed; at most one timer a completion.
   virtual void on_timeout(int64_t delay_ms, std::function<void()> call) = 0;
+  // For commands that CLIENT UNBLOCK may end, and that leave something behind when the connection goes: runs on the reactor thread,
+  // without locks, for each interrupt. Answers whether it ended the wait; then it has completed the command, unless it is kGone.
+  virtual void on_interrupt(std::function<bool(Interrupt)> call) = 0;
 };
 
 enum class Outcome {
@@ -79,6 +85,11 @@ class CommandContext {
   // DURABLE, WAITAOF, SAVE: the reply waits for the sync whatever the mode is.
   void require_sync() { sync_required_ = true; }
   bool sync_required() const { return sync_required_; }
+
+  // False where a command must not wait for anything (in a transaction).
+  bool may_block() const { return true; }
+  // It waited for keys, and is run again by whoever changed one (blocking.h).
+  virtual bool retrying() const { return false; }
 
   // Answer later. Return kSuspended right after.
   virtual std::shared_ptr<Completion> suspend() = 0;

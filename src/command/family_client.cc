@@ -283,6 +283,21 @@ Outcome client_kill(CommandContext& context) {
   return Outcome::kSuspended;
 }
 
+Outcome client_unblock(CommandContext& context) {
+  const bool error = context.argc() == 4 && same_word(context.arg(3), "error");
+  if (context.argc() == 4 && !error && !same_word(context.arg(3), "timeout")) {
+    context.reply.error("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR");
+    return Outcome::kDone;
+  }
+  const auto id = integer_argument(context.arg(2));
+  if (!id) return context.reply.error(kNotAnInteger), Outcome::kDone;
+  std::shared_ptr<Completion> completion = context.suspend();
+  context.services.server->unblock_client(static_cast<uint64_t>(*id), error, [completion](bool unblocked) {
+    completion->complete([unblocked](ReplyWriter& reply) { reply.integer(unblocked); }, 0);
+  });
+  return Outcome::kSuspended;
+}
+
 Outcome client_help(CommandContext& context) {
   static constexpr std::string_view kLines[] = {
       "CLIENT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
@@ -324,6 +339,8 @@ Outcome client_help(CommandContext& context) {
       "    Set client meta attr. Options are:",
       "    * LIB-NAME: the client lib name.",
       "    * LIB-VER: the client lib version.",
+      "UNBLOCK <clientid> [TIMEOUT|ERROR]",
+      "    Unblock the specified blocked client.",
       "TRACKINGINFO",
       "    Report tracking status for the current connection.",
       "NO-EVICT (ON|OFF)",

@@ -29,5 +29,6 @@ Outcome client_reply(CommandContext& context);
 Outcome client_setinfo(CommandContext& context);
 Outcome client_setname(CommandContext& context);
 Outcome client_trackinginfo(CommandContext& context);
+Outcome client_unblock(CommandContext& context);
 
 }  // namespace pion

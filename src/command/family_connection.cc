@@ -166,11 +166,12 @@ constexpr CommandSpec kClient[] = {
     {.name = "client|setinfo", .handler = client_setinfo},
     {.name = "client|setname", .handler = client_setname},
     {.name = "client|trackinginfo", .handler = client_trackinginfo},
+    {.name = "client|unblock", .handler = client_unblock},
 };
 
 constexpr CommandSpec kConnection[] = {
     {.name = "auth", .handler = auth, .status = "differs: one user, default; no ACLs yet"},
-    {.name = "client", .subcommands = kClient, .status = "differs: no CACHING, PAUSE, TRACKING, UNBLOCK, UNPAUSE yet"},
+    {.name = "client", .subcommands = kClient, .status = "differs: no CACHING, PAUSE, TRACKING, UNPAUSE yet"},
     {.name = "echo", .handler = echo},
     {.name = "hello", .handler = hello},
     {.name = "ping", .handler = ping},

@@ -69,6 +69,11 @@ Outcome lrange_command(CommandContext& ctx) {
 
 // Arity, flags, keys and documentation come from Redis' own table (redis_facts.cc).
 constexpr CommandSpec kListCommands[] = {
+    {.name = "blmove", .handler = blmove_command},
+    {.name = "blmpop", .handler = blmpop_command},
+    {.name = "blpop", .handler = blpop_command},
+    {.name = "brpop", .handler = brpop_command},
+    {.name = "brpoplpush", .handler = brpoplpush_command},
     {.name = "lindex", .handler = lindex_command},
     {.name = "linsert", .handler = linsert_command},
     {.name = "llen", .handler = llen_command},

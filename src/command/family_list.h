@@ -19,4 +19,10 @@ Outcome lmpop_command(CommandContext& ctx);
 Outcome lmove_command(CommandContext& ctx);
 Outcome rpoplpush_command(CommandContext& ctx);
 
+Outcome blpop_command(CommandContext& ctx);
+Outcome brpop_command(CommandContext& ctx);
+Outcome blmpop_command(CommandContext& ctx);
+Outcome blmove_command(CommandContext& ctx);
+Outcome brpoplpush_command(CommandContext& ctx);
+
 }  // namespace pion

@@ -1,7 +1,8 @@
-// LPOP RPOP LMPOP LMOVE RPOPLPUSH.
+// LPOP RPOP LMPOP LMOVE RPOPLPUSH, and BLPOP BRPOP BLMPOP BLMOVE BRPOPLPUSH that wait.
 #include <algorithm>
 
 #include "command/arguments.h"
+#include "command/blocking.h"
 #include "command/family_list.h"
 #include "command/list_keys.h"
 
@@ -31,11 +32,16 @@ Outcome pop(CommandContext& ctx, ListEnd end) {
   return Outcome::kDone;
 }
 
-Outcome move(CommandContext& ctx, ListEnd from_end, ListEnd to_end) {
+// `timeout_ms`: of the commands that wait.
+Outcome move(CommandContext& ctx, ListEnd from_end, ListEnd to_end, std::optional<int64_t> timeout_ms = {}) {
   const std::string_view names[] = {ctx.arg(1), ctx.arg(2)};
   ListKeys keys(ctx, names);
   Found source, target;
   if (!keys.find(0, source)) return Outcome::kDone;
+  if (timeout_ms && (!source || must_queue(ctx, keys.access(), keys.keys()[0]))) {
+    if (!ctx.may_block()) return ctx.reply.nil(), Outcome::kDone;
+    return wait_for_keys(ctx, keys.access(), {keys.keys().data(), 1}, {.type = ValueType::kList, .timeout_ms = *timeout_ms});
+  }
   if (!source) return ctx.reply.nil(), Outcome::kDone;
   if (!keys.find(1, target)) return Outcome::kDone;
   source = keys.access().find_again(ctx.session.database, keys.keys()[0]);  // an expired target may have been removed
@@ -47,47 +53,95 @@ Outcome move(CommandContext& ctx, ListEnd from_end, ListEnd to_end) {
   return Outcome::kDone;
 }
 
+struct PopRequest {
+  std::vector<std::string_view> names;
+  ListEnd end = ListEnd::kLeft;
+  uint64_t count = 1;
+  bool as_array = true;  // the elements, even if there is but one
+  std::optional<int64_t> timeout_ms;
+};
+
+// From the first key that is there: its name and elements.
+Outcome pop_first(CommandContext& ctx, const PopRequest& request) {
+  if (!admitted(ctx, record_bytes_of_arguments(ctx, 2))) return Outcome::kDone;
+  ListKeys lists(ctx, request.names);
+  for (size_t i = 0; i < request.names.size(); ++i) {
+    Found found;
+    if (!lists.find(i, found)) return Outcome::kDone;
+    if (!found) continue;
+    if (request.timeout_ms && must_queue(ctx, lists.access(), lists.keys()[i])) break;
+    const uint64_t taken = std::min(request.count, ListReader(*found.entry).size());
+    if (taken > kElementsOnReactor && !ctx.on_worker) return Outcome::kNeedsWorker;
+    ctx.reply.array(2);
+    ctx.reply.bulk(request.names[i]);
+    lists.pop(i, found, request.end, taken, request.as_array);
+    return Outcome::kDone;
+  }
+  if (!request.timeout_ms) return ctx.reply.nil_array(), Outcome::kDone;
+  return wait_for_keys(ctx, lists.access(), lists.keys(), {.type = ValueType::kList, .timeout_ms = *request.timeout_ms});
+}
+
+Outcome blocking_pop(CommandContext& ctx, ListEnd end) {
+  PopRequest request{.end = end, .as_array = false};
+  request.timeout_ms = timeout_argument(ctx, ctx.argc() - 1, TimeUnit::kSeconds);
+  if (!request.timeout_ms) return Outcome::kDone;
+  for (size_t i = 1; i + 1 < ctx.argc(); ++i) request.names.push_back(ctx.arg(i));
+  return pop_first(ctx, request);
+}
+
+// numkeys key ... LEFT|RIGHT [COUNT count], from `at` on. False: the error was answered.
+bool parse_pop_from_many(CommandContext& ctx, size_t at, PopRequest& request) {
+  int64_t keys = 0, count = -1;
+  if (!range_argument(ctx, at, 1, INT64_MAX, keys, "ERR numkeys should be greater than 0")) return false;
+  if (keys >= static_cast<int64_t>(ctx.argc() - at) - 1) return ctx.reply.error(kSyntaxError), false;
+  const size_t where = at + 1 + static_cast<size_t>(keys);
+  const auto end = list_end_argument(ctx, where);
+  if (!end) return false;
+  for (size_t i = where + 1; i < ctx.argc(); i += 2) {
+    if (count != -1 || i + 1 >= ctx.argc() || !same_word(ctx.arg(i), "count")) return ctx.reply.error(kSyntaxError), false;
+    if (!range_argument(ctx, i + 1, 1, INT64_MAX, count, "ERR count should be greater than 0")) return false;
+  }
+  for (size_t i = at + 1; i < where; ++i) request.names.push_back(ctx.arg(i));
+  request.end = *end;
+  request.count = count < 0 ? 1 : static_cast<uint64_t>(count);
+  return true;
+}
+
+Outcome move_between_ends(CommandContext& ctx, bool waits) {
+  const auto from = list_end_argument(ctx, 3);
+  if (!from) return Outcome::kDone;
+  const auto to = list_end_argument(ctx, 4);
+  if (!to) return Outcome::kDone;
+  if (!waits) return move(ctx, *from, *to);
+  const auto timeout_ms = timeout_argument(ctx, 5, TimeUnit::kSeconds);
+  return timeout_ms ? move(ctx, *from, *to, timeout_ms) : Outcome::kDone;
+}
+
 }  // namespace
 
 Outcome lpop_command(CommandContext& ctx) { return pop(ctx, ListEnd::kLeft); }
 Outcome rpop_command(CommandContext& ctx) { return pop(ctx, ListEnd::kRight); }
+Outcome blpop_command(CommandContext& ctx) { return blocking_pop(ctx, ListEnd::kLeft); }
+Outcome brpop_command(CommandContext& ctx) { return blocking_pop(ctx, ListEnd::kRight); }
+Outcome lmove_command(CommandContext& ctx) { return move_between_ends(ctx, false); }
+Outcome blmove_command(CommandContext& ctx) { return move_between_ends(ctx, true); }
 Outcome rpoplpush_command(CommandContext& ctx) { return move(ctx, ListEnd::kRight, ListEnd::kLeft); }
 
-Outcome lmove_command(CommandContext& ctx) {
-  const auto from = list_end_argument(ctx, 3);
-  if (!from) return Outcome::kDone;
-  const auto to = list_end_argument(ctx, 4);
-  return to ? move(ctx, *from, *to) : Outcome::kDone;
+Outcome brpoplpush_command(CommandContext& ctx) {
+  const auto timeout_ms = timeout_argument(ctx, 3, TimeUnit::kSeconds);
+  return timeout_ms ? move(ctx, ListEnd::kRight, ListEnd::kLeft, timeout_ms) : Outcome::kDone;
 }
 
 Outcome lmpop_command(CommandContext& ctx) {
-  int64_t keys = 0, count = -1;
-  if (!range_argument(ctx, 1, 1, INT64_MAX, keys, "ERR numkeys should be greater than 0")) return Outcome::kDone;
-  if (keys >= static_cast<int64_t>(ctx.argc()) - 2) return ctx.reply.error(kSyntaxError), Outcome::kDone;
-  const size_t where = 2 + static_cast<size_t>(keys);
-  const auto end = list_end_argument(ctx, where);
-  if (!end) return Outcome::kDone;
-  for (size_t i = where + 1; i < ctx.argc(); i += 2) {
-    if (count != -1 || i + 1 >= ctx.argc() || !same_word(ctx.arg(i), "count")) return ctx.reply.error(kSyntaxError), Outcome::kDone;
-    if (!range_argument(ctx, i + 1, 1, INT64_MAX, count, "ERR count should be greater than 0")) return Outcome::kDone;
-  }
-  std::vector<std::string_view> names;
-  for (size_t i = 2; i < where; ++i) names.push_back(ctx.arg(i));
-  if (!admitted(ctx, record_bytes_of_arguments(ctx, 2))) return Outcome::kDone;
-  ListKeys lists(ctx, names);
-  for (size_t i = 0; i < names.size(); ++i) {
-    Found found;
-    if (!lists.find(i, found)) return Outcome::kDone;
-    if (!found) continue;
-    const uint64_t taken = std::min(count < 0 ? 1 : static_cast<uint64_t>(count), ListReader(*found.entry).size());
-    if (taken > kElementsOnReactor && !ctx.on_worker) return Outcome::kNeedsWorker;
-    ctx.reply.array(2);
-    ctx.reply.bulk(names[i]);
-    lists.pop(i, found, *end, taken, true);
-    return Outcome::kDone;
-  }
-  ctx.reply.nil_array();
-  return Outcome::kDone;
+  PopRequest request;
+  return parse_pop_from_many(ctx, 1, request) ? pop_first(ctx, request) : Outcome::kDone;
+}
+
+Outcome blmpop_command(CommandContext& ctx) {
+  PopRequest request;
+  if (!parse_pop_from_many(ctx, 2, request)) return Outcome::kDone;
+  request.timeout_ms = timeout_argument(ctx, 1, TimeUnit::kSeconds);
+  return request.timeout_ms ? pop_first(ctx, request) : Outcome::kDone;
 }
 
 }  // namespace pion

@@ -57,6 +57,9 @@ class ServerControl {
   // Closes the client with this id (a client that kills itself still gets its reply). False: no such client.
   virtual bool kill_client(uint64_t id) = 0;
 
+  // Ends a client's wait for keys as if its time was up, or with an error. `done`, on any thread: whether it did wait.
+  virtual void unblock_client(uint64_t id, bool error, std::function<void(bool)> done) = 0;
+
   // SIGTERM's way: stop accepting, write and sync, end. `save`: a checkpoint first.
   virtual void shutdown(bool save) = 0;
 };

@@ -205,6 +205,7 @@ Lsn Keyspace::flush(int database) {
     }
   }
   write_effect(access.effects_, {.kind = database < 0 ? EffectKind::kFlushAll : EffectKind::kFlushDatabase, .database = database});
+  access.databases_change(database, database);
   const Lsn lsn = access.finish();
   std::lock_guard lock(garbage_mutex_);
   for (std::unique_ptr<Shard>& shard : taken) garbage_.push_back({std::move(shard), lsn});
@@ -214,6 +215,7 @@ Lsn Keyspace::flush(int database) {
 Lsn Keyspace::swap_databases(int a, int b) {
   KeyAccess access(*this, KeyAccess::All::kAll);
   for (Stripe& stripe : *stripes_) std::swap(stripe.shards[static_cast<size_t>(a)], stripe.shards[static_cast<size_t>(b)]);
+  access.databases_change(a, b);
   write_effect(access.effects_, {.kind = EffectKind::kSwapDatabases, .database = a, .other_database = b});
   return access.finish();
 }

@@ -21,6 +21,7 @@
 #include "keyspace/page_pool.h"
 #include "keyspace/shard.h"
 #include "keyspace/stripe_lock.h"
+#include "keyspace/waiters.h"
 #include "storage/storage.h"
 
 namespace pion {
@@ -91,6 +92,13 @@ class Keyspace : public Plane {
   // Each watch() of a key makes its stripe tell changes until an unwatch().
   void watch(const Key& key) { (*stripes_)[key.hash.stripe()].watchers.fetch_add(1, std::memory_order_relaxed); }
   void unwatch(const Key& key) { (*stripes_)[key.hash.stripe()].watchers.fetch_sub(1, std::memory_order_relaxed); }
+
+  // After a command, a transaction or a piece of upkeep, without any lock: serves whoever waits for keys that it changed. Asked by
+  // `if (ready_keys != 0)` first.
+  void serve_waiters();
+  // What KeyAccess::wait() began. Any thread, no lock.
+  void stop_waiting(int database, const Key& key, uint64_t ticket);
+  uint64_t next_waiting_ticket() { return waiters_.next_ticket(); }
 
   KeyspaceSettings settings;
 
@@ -180,6 +188,7 @@ class Keyspace : public Plane {
   void apply_to(Stripe& stripe, const Effect& effect, KeyHash hash);  // the hash of its key, if it has one
   Status check_section(uint32_t number, std::string_view body) const;
   void apply_section(Stripe& stripe, std::string_view body);
+  void serve_key(int database, const Key& key);
   Status check_effect(Lsn lsn, const Effect& effect);
   void apply_effect(Lsn lsn, const Effect& effect);
 
@@ -190,6 +199,7 @@ class Keyspace : public Plane {
 
   Storage& storage_;
   KeyspaceObserver* observer_ = nullptr;
+  KeyWaiters waiters_;
   const uint64_t seed_;
   PagePool pool_;
   Graveyard graveyard_;
@@ -265,14 +275,24 @@ class KeyAccess {
 
   void no_touch() { no_touch_ = true; }  // CLIENT NO-TOUCH
 
+  // From here on the waiter is asked when the key changes, until Keyspace::stop_waiting() with the same ticket. A ticket is one
+  // waiter's place in the order of arrival, for all its keys.
+  void wait(int database, const Key& key, uint64_t ticket, std::shared_ptr<KeyWaiter> waiter);
+  // Does anybody? Whoever comes later must not take what they wait for.
+  bool others_wait(int database, const Key& key);
+  // The key's waiters are asked after this thread's command although it did not change.
+  static void serve_later(int database, const Key& key);
+
  private:
   friend class Keyspace;
 
   Found expire_elements(int database, const Key& key, Found found);
   // Every change of a key passes here.
   void changed(Keyspace::Stripe& home, int database, const Key& key) {
-    if (home.watchers.load(std::memory_order_relaxed) != 0) [[unlikely]] keyspace_.observer_->changed(database, key.bytes);
+    if (home.watchers.load(std::memory_order_relaxed) != 0) [[unlikely]] tell_change(database, key);
   }
+  void tell_change(int database, const Key& key);
+  void databases_change(int a, int b);  // their keys that somebody waits for
 
   Keyspace::Stripe& stripe(const Key& key) { return (*keyspace_.stripes_)[key.hash.stripe()]; }
   void drop_extent(const Found& found);

@@ -309,13 +309,13 @@ void ChunkedList::replace(uint64_t index, std::string_view element) {
     drop_chunk(number);
     return new_chunk(number, element, true);
   }
-  if (may_join(at(number), element.size(), limit)) {
+  if (!large) {  // in its place, even if the chunk outgrows its limit by that
     Chunk& chunk = at(number);
     add_item(chunk, place.within, ShortText(element));
     return remove_items(chunk, place.within + 1, 1);
   }
   if (place.within + 1 < at(number).count) split(number, place.within + 1);
-  new_chunk(number + 1, element, large);
+  new_chunk(number + 1, element, true);
   if (at(number).count == 1) return drop_chunk(number);
   remove_items(at(number), at(number).count - 1, 1);
   merge_around(number + 1);

@@ -19,6 +19,20 @@ void ConnectionCompletion::complete(std::function<void(ReplyWriter&)> write, Lsn
   if (!again && !abandoned()) thread_.post_completion(client_, turn_, std::move(write), required);
 }
 
+void ConnectionCompletion::on_interrupt(std::function<bool(Interrupt)> call) {
+  std::lock_guard lock(interrupt_mutex_);
+  interrupt_ = std::move(call);
+}
+
+bool ConnectionCompletion::interrupt(Interrupt why) {
+  std::function<bool(Interrupt)> call;
+  {
+    std::lock_guard lock(interrupt_mutex_);
+    call = interrupt_;
+  }
+  return call && call(why);
+}
+
 void ConnectionCompletion::on_timeout(int64_t delay_ms, std::function<void()> call) {
   const bool again = timed_.exchange(true, std::memory_order_acq_rel);
   assert(!again);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 
 #include "command/context.h"
 
@@ -22,8 +23,14 @@ class ConnectionCompletion final : public Completion {
   bool abandoned() const override { return abandoned_.load(std::memory_order_acquire); }
   void on_timeout(int64_t delay_ms, std::function<void()> call) override;
 
-  // For the connection, when it ends.
-  void abandon() { abandoned_.store(true, std::memory_order_release); }
+  void on_interrupt(std::function<bool(Interrupt)> call) override;
+
+  // For the connection: when it ends, and for CLIENT UNBLOCK (false: the command cannot be ended, or was answered already).
+  void abandon() {
+    abandoned_.store(true, std::memory_order_release);
+    interrupt(Interrupt::kGone);
+  }
+  bool interrupt(Interrupt why);
 
  private:
   IoThread& thread_;
@@ -32,6 +39,8 @@ class ConnectionCompletion final : public Completion {
   std::atomic<bool> completed_{false};
   std::atomic<bool> abandoned_{false};
   std::atomic<bool> timed_{false};
+  std::mutex interrupt_mutex_;
+  std::function<bool(Interrupt)> interrupt_;
 };
 
 }  // namespace pion

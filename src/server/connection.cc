@@ -137,6 +137,11 @@ void Connection::kill() {
   thread_->mark_dirty(*this);
 }
 
+bool Connection::unblock(bool error) {
+  const auto completion = state_ == State::kSuspended ? completion_.lock() : nullptr;
+  return completion && completion->interrupt(error ? Interrupt::kError : Interrupt::kTimeout);
+}
+
 void Connection::drain() {
   draining_ = true;
   if (closed_) return;

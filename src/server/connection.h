@@ -58,6 +58,8 @@ class Connection final : public EventHandler {
   void set_timeout(uint64_t turn, int64_t delay_ms, std::function<void()> call);
   // A published message, if the client still wants it.
   void deliver(MessageDelivery delivery);
+  // CLIENT UNBLOCK. False: it does not wait for keys.
+  bool unblock(bool error);
   // CLIENT KILL: closes at the end of the tick. A client that kills itself has its reply by then.
   void kill();
   // The server stops: nothing more is run; the connection ends as soon as its replies are out.

@@ -171,6 +171,7 @@ void Connection::execute(BatchedCommand& command) {
     }
   }
   if (state_ == State::kReady) finish_command();
+  if (ready_keys != 0) thread_->shared().services.keyspace->serve_waiters();
 }
 
 void Connection::run_handler(BatchedCommand& command, ReplyWriter& reply) {
@@ -208,6 +209,7 @@ void Connection::run_on_worker(BatchedCommand& command) {
     job->required = context.required_lsn();
     job->sync = context.sync_required();
     job->completion = context.take_completion();
+    if (ready_keys != 0) thread.shared().services.keyspace->serve_waiters();
     thread.reactor().post([job] { job->connection.worker_done(*job); });
   });
 }

@@ -101,6 +101,15 @@ void IoThread::post_kill(uint64_t client) {
   reactor_.post([this, client] { kill(client); });
 }
 
+void IoThread::post_unblock(uint64_t client, bool error, std::function<void(bool)> done) {
+  reactor_.post([this, client, error, done = std::move(done)]() mutable {
+    if (Connection* connection = find(client)) return done(connection->unblock(error));
+    const int thread = shared_.clients.thread_of(client);  // it may have moved meanwhile
+    if (thread < 0 || static_cast<unsigned>(thread) == index_) return done(false);
+    shared_.threads[static_cast<size_t>(thread)]->post_unblock(client, error, std::move(done));
+  });
+}
+
 void IoThread::kill(uint64_t client) {
   if (Connection* connection = find(client)) return connection->kill();
   const int thread = shared_.clients.thread_of(client);  // it may have moved meanwhile

@@ -67,6 +67,8 @@ class IoThread {
   void post_completion(uint64_t client, uint64_t turn, std::function<void(ReplyWriter&)> write, Lsn required);
   void post_timeout(uint64_t client, uint64_t turn, int64_t delay_ms, std::function<void()> call);
   void post_kill(uint64_t client);
+  // `done` runs on this thread, with whether the client was ended waiting.
+  void post_unblock(uint64_t client, bool error, std::function<void(bool)> done);
   void post_clients(std::function<void(std::vector<ClientInfo>)> done);
   // Gives clients that have nothing under way to another thread: all, or half of those that are active.
   void post_move(IoThread& to, bool all);

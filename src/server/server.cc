@@ -138,6 +138,7 @@ void Server::maintain() {
   while (!upkeep_stop_) {
     lock.unlock();
     const bool more = shared_.services.keyspace->maintain(kUpkeepBudgetUs);
+    if (ready_keys != 0) shared_.services.keyspace->serve_waiters();
     lock.lock();
     upkeep_wake_.wait_for(lock, std::chrono::milliseconds(more ? kUpkeepBusyMs : kUpkeepMs), [this] { return upkeep_stop_; });
   }
@@ -306,6 +307,12 @@ bool Server::kill_client(uint64_t id) {
   if (thread < 0) return false;
   threads_[static_cast<size_t>(thread)]->post_kill(id);
   return true;
+}
+
+void Server::unblock_client(uint64_t id, bool error, std::function<void(bool)> done) {
+  const int thread = shared_.clients.thread_of(id);
+  if (thread < 0) return done(false);
+  threads_[static_cast<size_t>(thread)]->post_unblock(id, error, std::move(done));
 }
 
 // SIGTERM has one way, and this is it: main() waits for the signal.

@@ -46,6 +46,7 @@ class Server final : public ServerControl {
   bool password_required() const override;
   void clients(std::function<void(std::vector<ClientInfo>)> done) override;
   bool kill_client(uint64_t id) override;
+  void unblock_client(uint64_t id, bool error, std::function<void(bool)> done) override;
   void shutdown(bool save) override;
 
  private:

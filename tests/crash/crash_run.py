@@ -18,6 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from crash import list_model  # noqa: E402
 from crash import model as keys_model  # noqa: E402
 from crash import prompt_model  # noqa: E402
 from support.resp import Connection, ServerError, as_map  # noqa: E402
@@ -112,7 +113,8 @@ class KeyDriver(Driver):
     def advance(self, change) -> None:
         keys_model.apply(self.load.state, change)
 
-    def check(self, connection: Connection) -> str:
+    def read(self, connection: Connection) -> keys_model.State | str:
+        """What is there, or what is wrong with it."""
         names = [b"c%d:%d" % (self.load.id, i) for i in range(self.load.keys)] + [b"c%d:n%d" % (self.load.id, i) for i in range(4)]
         connection.send_many([command for name in names for command in ((b"GET", name), (b"PEXPIRETIME", name))])
         found: keys_model.State = {}
@@ -122,6 +124,12 @@ class KeyDriver(Driver):
                 return f"GET {name!r} answered {value}"
             if value is not None:
                 found[name] = (value, expiry)
+        return found
+
+    def check(self, connection: Connection) -> str:
+        found = self.read(connection)
+        if isinstance(found, str):
+            return found
         state = dict(self.before)
         for change in self.sent[: self.answered]:
             keys_model.apply(state, change)
@@ -133,6 +141,20 @@ class KeyDriver(Driver):
                 self.sent, self.answered = [], 0
                 return ""
         return f"client {self.load.id}: no state after {self.answered} to {len(self.sent)} commands is what is there; {first_difference}"
+
+
+class ListDriver(KeyDriver):
+    def __init__(self, id: int, seed: int):
+        super().__init__(id, seed)
+        self.load = list_model.ListLoad(id, random.Random(seed))
+
+    def read(self, connection: Connection) -> list_model.State | str:
+        found: list_model.State = {}
+        for name in self.load.names():
+            elements = connection.call(b"LRANGE", name, 0, -1)
+            if elements:
+                found[name] = (tuple(elements), -1)
+        return found
 
 
 class PromptDriver(Driver):
@@ -252,6 +274,7 @@ def check_budget(connection: Connection, budget: int) -> None:
 
 def fresh_drivers(seed: int, evicting: bool) -> list[Driver]:
     drivers: list[Driver] = [KeyDriver(i, seed * 1000 + i) for i in range(4)]
+    drivers += [ListDriver(i, seed * 1000 + i) for i in (4, 5)]
     drivers += [PromptDriver(10, b"plain", seed * 1000 + 10, evicting), PromptDriver(11, b"hybrid", seed * 1000 + 11, evicting)]
     return drivers
 

@@ -67,7 +67,11 @@ class ListCommands:
         return [b"LTRIM", self.key(), self.index(), self.index()]
 
     def set(self) -> Command:
-        return [b"LSET", self.key(), self.index(), self.element()]
+        index = self.index()
+        # Redis cuts this index down to 32 bits, and so writes to another place than it was told: README.md.
+        if index.lstrip(b"-").isdigit() and abs(int(index)) >= 2**31:
+            index = b"7"
+        return [b"LSET", self.key(), index, self.element()]
 
     def insert(self) -> Command:
         where = self.random.choice([b"BEFORE", b"AFTER", b"before", b"BAD"] if self.random.random() < 0.2 else [b"BEFORE", b"AFTER"])
@@ -99,6 +103,19 @@ class ListCommands:
             command += [self.g.case(r.choice([b"COUNT", b"COUNT", b"COUNT", b"BAD"]))] + ([r.choice(COUNTS)] if r.random() < 0.95 else [])
         return command
 
+    def blocking(self) -> Command:
+        """What is there is taken at once; otherwise the time is up soon. Sometimes an argument is wrong."""
+        r = self.random
+        timeout = b"0.001" if r.random() < 0.9 else r.choice([b"-1", b"x", b"", b"1e30", b"inf", b"nan", b"-0.0001", b"9223372036854775807", b"0.001e", b" 1"])
+        kind = r.random()
+        if kind < 0.4:
+            return [r.choice([b"BLPOP", b"BRPOP"]), *[self.key() for _ in range(r.randint(1, 3))], timeout]
+        if kind < 0.6:
+            return [b"BLMOVE", self.key(), self.key(), r.choice(ENDS), r.choice(ENDS), timeout]
+        if kind < 0.75:
+            return [b"BRPOPLPUSH", self.key(), self.key(), timeout]
+        return [b"BLMPOP", timeout, *self.mpop()[1:]]
+
     def encoding(self) -> Command:
         return [b"OBJECT", b"ENCODING", self.key()]
 
@@ -110,4 +127,5 @@ class ListCommands:
         return [
             (self.push, 14), (self.many, 1.5), (self.pop, 6), (self.pop_many, 3), (self.read, 8), (self.trim, 2), (self.set, 4), (self.insert, 5),
             (self.rem, 4), (self.pos, 4), (self.move, 7), (self.mpop, 4), (self.encoding, 5), (self.key_command, 2),
+            (self.blocking, 3),
         ]  # fmt: skip
