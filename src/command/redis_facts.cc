@@ -129,70 +129,188 @@ constexpr KeySpecDoc kKeySpecs30[] = {
     {.flags = "RO", .index = 1, .last = 0, .step = 1, .limit = 0},
 };
 constexpr ArgumentDoc kArguments31[] = {
+    {.name = "byte", .type = "pure-token", .token = "BYTE"},
+    {.name = "bit", .type = "pure-token", .token = "BIT"},
+};
+constexpr ArgumentDoc kArguments32[] = {
+    {.name = "start", .type = "integer"},
+    {.name = "end", .type = "integer"},
+    {.name = "unit", .type = "oneof", .flags = 1, .children = kArguments31, .since = "7.0.0"},
+};
+constexpr ArgumentDoc kArguments33[] = {
+    {.name = "key", .type = "key", .key_spec = 0},
+    {.name = "range", .type = "block", .flags = 1, .children = kArguments32},
+};
+constexpr ArgumentDoc kArguments34[] = {
+    {.name = "encoding", .type = "string"},
+    {.name = "offset", .type = "integer"},
+};
+constexpr ArgumentDoc kArguments35[] = {
+    {.name = "wrap", .type = "pure-token", .token = "WRAP"},
+    {.name = "sat", .type = "pure-token", .token = "SAT"},
+    {.name = "fail", .type = "pure-token", .token = "FAIL"},
+};
+constexpr ArgumentDoc kArguments36[] = {
+    {.name = "encoding", .type = "string"},
+    {.name = "offset", .type = "integer"},
+    {.name = "value", .type = "integer"},
+};
+constexpr ArgumentDoc kArguments37[] = {
+    {.name = "encoding", .type = "string"},
+    {.name = "offset", .type = "integer"},
+    {.name = "increment", .type = "integer"},
+};
+constexpr ArgumentDoc kArguments38[] = {
+    {.name = "set-block", .type = "block", .token = "SET", .children = kArguments36},
+    {.name = "incrby-block", .type = "block", .token = "INCRBY", .children = kArguments37},
+};
+constexpr ArgumentDoc kArguments39[] = {
+    {.name = "overflow-block", .type = "oneof", .token = "OVERFLOW", .flags = 1, .children = kArguments35},
+    {.name = "write-operation", .type = "oneof", .children = kArguments38},
+};
+constexpr ArgumentDoc kArguments40[] = {
+    {.name = "get-block", .type = "block", .token = "GET", .children = kArguments34},
+    {.name = "write", .type = "block", .children = kArguments39},
+};
+constexpr ArgumentDoc kArguments41[] = {
+    {.name = "key", .type = "key", .key_spec = 0},
+    {.name = "operation", .type = "oneof", .flags = 3, .children = kArguments40},
+};
+constexpr KeySpecDoc kKeySpecs42[] = {
+    {.flags = "RW access update variable_flags", .notes = "This command allows both access and modification of the key", .index = 1, .last = 0, .step = 1, .limit = 0},
+};
+constexpr ArgumentDoc kArguments43[] = {
+    {.name = "key", .type = "key", .key_spec = 0},
+    {.name = "get-block", .type = "block", .token = "GET", .flags = 7, .children = kArguments34},
+};
+constexpr ArgumentDoc kArguments44[] = {
+    {.name = "and", .type = "pure-token", .token = "AND"},
+    {.name = "or", .type = "pure-token", .token = "OR"},
+    {.name = "xor", .type = "pure-token", .token = "XOR"},
+    {.name = "not", .type = "pure-token", .token = "NOT"},
+    {.name = "diff", .type = "pure-token", .token = "DIFF"},
+    {.name = "diff1", .type = "pure-token", .token = "DIFF1"},
+    {.name = "andor", .type = "pure-token", .token = "ANDOR"},
+    {.name = "one", .type = "pure-token", .token = "ONE"},
+};
+constexpr ArgumentDoc kArguments45[] = {
+    {.name = "operation", .type = "oneof", .children = kArguments44},
+    {.name = "destkey", .type = "key", .key_spec = 0},
+    {.name = "key", .type = "key", .flags = 2, .key_spec = 1},
+};
+constexpr KeySpecDoc kKeySpecs46[] = {
+    {.flags = "OW update", .index = 2, .last = 0, .step = 1, .limit = 0},
+    {.flags = "RO access", .index = 3, .last = -1, .step = 1, .limit = 0},
+};
+constexpr ArgumentDoc kArguments47[] = {
+    {.name = "end", .type = "integer"},
+    {.name = "unit", .type = "oneof", .flags = 1, .children = kArguments31, .since = "7.0.0"},
+};
+constexpr ArgumentDoc kArguments48[] = {
+    {.name = "start", .type = "integer"},
+    {.name = "end-unit-block", .type = "block", .flags = 1, .children = kArguments47},
+};
+constexpr ArgumentDoc kArguments49[] = {
+    {.name = "key", .type = "key", .key_spec = 0},
+    {.name = "bit", .type = "integer"},
+    {.name = "range", .type = "block", .flags = 1, .children = kArguments48},
+};
+constexpr ArgumentDoc kArguments50[] = {
+    {.name = "key", .type = "key", .key_spec = 0},
+    {.name = "offset", .type = "integer"},
+};
+constexpr ArgumentDoc kArguments51[] = {
+    {.name = "key", .type = "key", .key_spec = 0},
+    {.name = "offset", .type = "integer"},
+    {.name = "value", .type = "integer"},
+};
+constexpr ArgumentDoc kArguments52[] = {
+    {.name = "key", .type = "key", .key_spec = 0},
+    {.name = "element", .type = "string", .flags = 3},
+};
+constexpr KeySpecDoc kKeySpecs53[] = {
+    {.flags = "RW access", .notes = "RW because it may change the internal representation of the key, and propagate to replicas", .index = 1, .last = -1, .step = 1, .limit = 0},
+};
+constexpr ArgumentDoc kArguments54[] = {
+    {.name = "subcommand", .type = "string"},
+    {.name = "key", .type = "key", .key_spec = 0},
+};
+constexpr KeySpecDoc kKeySpecs55[] = {
+    {.flags = "RW access", .index = 2, .last = 0, .step = 1, .limit = 0},
+};
+constexpr ArgumentDoc kArguments56[] = {
+    {.name = "destkey", .type = "key", .key_spec = 0},
+    {.name = "sourcekey", .type = "key", .flags = 3, .key_spec = 1},
+};
+constexpr KeySpecDoc kKeySpecs57[] = {
+    {.flags = "RW access insert", .index = 1, .last = 0, .step = 1, .limit = 0},
+    {.flags = "RO access", .index = 2, .last = -1, .step = 1, .limit = 0},
+};
+constexpr ArgumentDoc kArguments58[] = {
     {.name = "source", .type = "key", .key_spec = 0},
     {.name = "destination", .type = "key", .key_spec = 1},
     {.name = "destination-db", .type = "integer", .token = "DB", .flags = 1},
     {.name = "replace", .type = "pure-token", .token = "REPLACE", .flags = 1},
 };
-constexpr KeySpecDoc kKeySpecs32[] = {
+constexpr KeySpecDoc kKeySpecs59[] = {
     {.flags = "RO access", .index = 1, .last = 0, .step = 1, .limit = 0},
     {.flags = "OW update", .index = 2, .last = 0, .step = 1, .limit = 0},
 };
-constexpr KeySpecDoc kKeySpecs33[] = {
+constexpr KeySpecDoc kKeySpecs60[] = {
     {.flags = "RM delete", .index = 1, .last = -1, .step = 1, .limit = 0},
 };
-constexpr KeySpecDoc kKeySpecs34[] = {
+constexpr KeySpecDoc kKeySpecs61[] = {
     {.flags = "RO", .index = 1, .last = -1, .step = 1, .limit = 0},
 };
-constexpr ArgumentDoc kArguments35[] = {
+constexpr ArgumentDoc kArguments62[] = {
     {.name = "nx", .type = "pure-token", .token = "NX"},
     {.name = "xx", .type = "pure-token", .token = "XX"},
     {.name = "gt", .type = "pure-token", .token = "GT"},
     {.name = "lt", .type = "pure-token", .token = "LT"},
 };
-constexpr ArgumentDoc kArguments36[] = {
+constexpr ArgumentDoc kArguments63[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "seconds", .type = "integer"},
-    {.name = "condition", .type = "oneof", .flags = 1, .children = kArguments35, .since = "7.0.0"},
+    {.name = "condition", .type = "oneof", .flags = 1, .children = kArguments62, .since = "7.0.0"},
 };
-constexpr ArgumentDoc kArguments37[] = {
+constexpr ArgumentDoc kArguments64[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "unix-time-seconds", .type = "unix-time"},
-    {.name = "condition", .type = "oneof", .flags = 1, .children = kArguments35, .since = "7.0.0"},
+    {.name = "condition", .type = "oneof", .flags = 1, .children = kArguments62, .since = "7.0.0"},
 };
-constexpr ArgumentDoc kArguments38[] = {
+constexpr ArgumentDoc kArguments65[] = {
     {.name = "pattern", .type = "pattern"},
 };
-constexpr ArgumentDoc kArguments39[] = {
+constexpr ArgumentDoc kArguments66[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "db", .type = "integer"},
 };
-constexpr KeySpecDoc kKeySpecs40[] = {
+constexpr KeySpecDoc kKeySpecs67[] = {
     {.flags = "RO", .index = 2, .last = 0, .step = 1, .limit = 0},
 };
-constexpr ArgumentDoc kArguments41[] = {
+constexpr ArgumentDoc kArguments68[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "milliseconds", .type = "integer"},
-    {.name = "condition", .type = "oneof", .flags = 1, .children = kArguments35, .since = "7.0.0"},
+    {.name = "condition", .type = "oneof", .flags = 1, .children = kArguments62, .since = "7.0.0"},
 };
-constexpr ArgumentDoc kArguments42[] = {
+constexpr ArgumentDoc kArguments69[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "unix-time-milliseconds", .type = "unix-time"},
-    {.name = "condition", .type = "oneof", .flags = 1, .children = kArguments35, .since = "7.0.0"},
+    {.name = "condition", .type = "oneof", .flags = 1, .children = kArguments62, .since = "7.0.0"},
 };
-constexpr ArgumentDoc kArguments43[] = {
+constexpr ArgumentDoc kArguments70[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "newkey", .type = "key", .key_spec = 1},
 };
-constexpr KeySpecDoc kKeySpecs44[] = {
+constexpr KeySpecDoc kKeySpecs71[] = {
     {.flags = "RW access delete", .index = 1, .last = 0, .step = 1, .limit = 0},
     {.flags = "OW update", .index = 2, .last = 0, .step = 1, .limit = 0},
 };
-constexpr KeySpecDoc kKeySpecs45[] = {
+constexpr KeySpecDoc kKeySpecs72[] = {
     {.flags = "RW access delete", .index = 1, .last = 0, .step = 1, .limit = 0},
     {.flags = "OW insert", .index = 2, .last = 0, .step = 1, .limit = 0},
 };
-constexpr ArgumentDoc kArguments46[] = {
+constexpr ArgumentDoc kArguments73[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "ttl", .type = "integer"},
     {.name = "serialized-value", .type = "string"},
@@ -201,484 +319,484 @@ constexpr ArgumentDoc kArguments46[] = {
     {.name = "seconds", .type = "integer", .token = "IDLETIME", .flags = 1, .since = "5.0.0"},
     {.name = "frequency", .type = "integer", .token = "FREQ", .flags = 1, .since = "5.0.0"},
 };
-constexpr ArgumentDoc kArguments47[] = {
+constexpr ArgumentDoc kArguments74[] = {
     {.name = "cursor", .type = "integer"},
     {.name = "pattern", .type = "pattern", .token = "MATCH", .flags = 1},
     {.name = "count", .type = "integer", .token = "COUNT", .flags = 1},
     {.name = "type", .type = "string", .token = "TYPE", .flags = 1, .since = "6.0.0"},
 };
-constexpr ArgumentDoc kArguments48[] = {
+constexpr ArgumentDoc kArguments75[] = {
     {.name = "numreplicas", .type = "integer"},
     {.name = "timeout", .type = "integer"},
 };
-constexpr ArgumentDoc kArguments49[] = {
+constexpr ArgumentDoc kArguments76[] = {
     {.name = "numlocal", .type = "integer"},
     {.name = "numreplicas", .type = "integer"},
     {.name = "timeout", .type = "integer"},
 };
-constexpr ArgumentDoc kArguments50[] = {
+constexpr ArgumentDoc kArguments77[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "field", .type = "string", .flags = 2},
 };
-constexpr KeySpecDoc kKeySpecs51[] = {
+constexpr KeySpecDoc kKeySpecs78[] = {
     {.flags = "RW delete", .index = 1, .last = 0, .step = 1, .limit = 0},
 };
-constexpr ArgumentDoc kArguments52[] = {
+constexpr ArgumentDoc kArguments79[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "field", .type = "string"},
 };
-constexpr ArgumentDoc kArguments53[] = {
+constexpr ArgumentDoc kArguments80[] = {
     {.name = "numfields", .type = "integer"},
     {.name = "field", .type = "string", .flags = 2},
 };
-constexpr ArgumentDoc kArguments54[] = {
+constexpr ArgumentDoc kArguments81[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "seconds", .type = "integer"},
-    {.name = "condition", .type = "oneof", .flags = 1, .children = kArguments35},
-    {.name = "fields", .type = "block", .token = "FIELDS", .children = kArguments53},
+    {.name = "condition", .type = "oneof", .flags = 1, .children = kArguments62},
+    {.name = "fields", .type = "block", .token = "FIELDS", .children = kArguments80},
 };
-constexpr ArgumentDoc kArguments55[] = {
+constexpr ArgumentDoc kArguments82[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "unix-time-seconds", .type = "unix-time"},
-    {.name = "condition", .type = "oneof", .flags = 1, .children = kArguments35},
-    {.name = "fields", .type = "block", .token = "FIELDS", .children = kArguments53},
+    {.name = "condition", .type = "oneof", .flags = 1, .children = kArguments62},
+    {.name = "fields", .type = "block", .token = "FIELDS", .children = kArguments80},
 };
-constexpr ArgumentDoc kArguments56[] = {
+constexpr ArgumentDoc kArguments83[] = {
     {.name = "key", .type = "key", .key_spec = 0},
-    {.name = "fields", .type = "block", .token = "FIELDS", .children = kArguments53},
+    {.name = "fields", .type = "block", .token = "FIELDS", .children = kArguments80},
 };
-constexpr ArgumentDoc kArguments57[] = {
+constexpr ArgumentDoc kArguments84[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "expiration", .type = "oneof", .flags = 1, .children = kArguments7},
-    {.name = "fields", .type = "block", .token = "FIELDS", .children = kArguments53},
+    {.name = "fields", .type = "block", .token = "FIELDS", .children = kArguments80},
 };
-constexpr ArgumentDoc kArguments58[] = {
+constexpr ArgumentDoc kArguments85[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "field", .type = "string"},
     {.name = "increment", .type = "integer"},
 };
-constexpr ArgumentDoc kArguments59[] = {
+constexpr ArgumentDoc kArguments86[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "field", .type = "string"},
     {.name = "increment", .type = "double"},
 };
-constexpr ArgumentDoc kArguments60[] = {
+constexpr ArgumentDoc kArguments87[] = {
     {.name = "field", .type = "string"},
     {.name = "value", .type = "string"},
 };
-constexpr ArgumentDoc kArguments61[] = {
+constexpr ArgumentDoc kArguments88[] = {
     {.name = "key", .type = "key", .key_spec = 0},
-    {.name = "data", .type = "block", .flags = 2, .children = kArguments60},
+    {.name = "data", .type = "block", .flags = 2, .children = kArguments87},
 };
-constexpr ArgumentDoc kArguments62[] = {
+constexpr ArgumentDoc kArguments89[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "milliseconds", .type = "integer"},
-    {.name = "condition", .type = "oneof", .flags = 1, .children = kArguments35},
-    {.name = "fields", .type = "block", .token = "FIELDS", .children = kArguments53},
+    {.name = "condition", .type = "oneof", .flags = 1, .children = kArguments62},
+    {.name = "fields", .type = "block", .token = "FIELDS", .children = kArguments80},
 };
-constexpr ArgumentDoc kArguments63[] = {
+constexpr ArgumentDoc kArguments90[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "unix-time-milliseconds", .type = "unix-time"},
-    {.name = "condition", .type = "oneof", .flags = 1, .children = kArguments35},
-    {.name = "fields", .type = "block", .token = "FIELDS", .children = kArguments53},
+    {.name = "condition", .type = "oneof", .flags = 1, .children = kArguments62},
+    {.name = "fields", .type = "block", .token = "FIELDS", .children = kArguments80},
 };
-constexpr ArgumentDoc kArguments64[] = {
+constexpr ArgumentDoc kArguments91[] = {
     {.name = "count", .type = "integer"},
     {.name = "withvalues", .type = "pure-token", .token = "WITHVALUES", .flags = 1},
 };
-constexpr ArgumentDoc kArguments65[] = {
+constexpr ArgumentDoc kArguments92[] = {
     {.name = "key", .type = "key", .key_spec = 0},
-    {.name = "options", .type = "block", .flags = 1, .children = kArguments64},
+    {.name = "options", .type = "block", .flags = 1, .children = kArguments91},
 };
-constexpr ArgumentDoc kArguments66[] = {
+constexpr ArgumentDoc kArguments93[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "cursor", .type = "integer"},
     {.name = "pattern", .type = "pattern", .token = "MATCH", .flags = 1},
     {.name = "count", .type = "integer", .token = "COUNT", .flags = 1},
     {.name = "novalues", .type = "pure-token", .token = "NOVALUES", .flags = 1},
 };
-constexpr ArgumentDoc kArguments67[] = {
+constexpr ArgumentDoc kArguments94[] = {
     {.name = "fnx", .type = "pure-token", .token = "FNX"},
     {.name = "fxx", .type = "pure-token", .token = "FXX"},
 };
-constexpr ArgumentDoc kArguments68[] = {
+constexpr ArgumentDoc kArguments95[] = {
     {.name = "seconds", .type = "integer", .token = "EX"},
     {.name = "milliseconds", .type = "integer", .token = "PX"},
     {.name = "unix-time-seconds", .type = "unix-time", .token = "EXAT"},
     {.name = "unix-time-milliseconds", .type = "unix-time", .token = "PXAT"},
     {.name = "keepttl", .type = "pure-token", .token = "KEEPTTL"},
 };
-constexpr ArgumentDoc kArguments69[] = {
+constexpr ArgumentDoc kArguments96[] = {
     {.name = "numfields", .type = "integer"},
-    {.name = "data", .type = "block", .flags = 2, .children = kArguments60},
+    {.name = "data", .type = "block", .flags = 2, .children = kArguments87},
 };
-constexpr ArgumentDoc kArguments70[] = {
+constexpr ArgumentDoc kArguments97[] = {
     {.name = "key", .type = "key", .key_spec = 0},
-    {.name = "condition", .type = "oneof", .flags = 1, .children = kArguments67},
-    {.name = "expiration", .type = "oneof", .flags = 1, .children = kArguments68},
-    {.name = "fields", .type = "block", .token = "FIELDS", .children = kArguments69},
+    {.name = "condition", .type = "oneof", .flags = 1, .children = kArguments94},
+    {.name = "expiration", .type = "oneof", .flags = 1, .children = kArguments95},
+    {.name = "fields", .type = "block", .token = "FIELDS", .children = kArguments96},
 };
-constexpr ArgumentDoc kArguments71[] = {
+constexpr ArgumentDoc kArguments98[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "field", .type = "string"},
     {.name = "value", .type = "string"},
 };
-constexpr ArgumentDoc kArguments72[] = {
+constexpr ArgumentDoc kArguments99[] = {
     {.name = "min", .type = "pure-token", .token = "MIN"},
     {.name = "max", .type = "pure-token", .token = "MAX"},
 };
-constexpr ArgumentDoc kArguments73[] = {
+constexpr ArgumentDoc kArguments100[] = {
     {.name = "timeout", .type = "double"},
     {.name = "numkeys", .type = "integer"},
     {.name = "key", .type = "key", .flags = 2, .key_spec = 0},
-    {.name = "where", .type = "oneof", .children = kArguments72},
+    {.name = "where", .type = "oneof", .children = kArguments99},
     {.name = "count", .type = "integer", .token = "COUNT", .flags = 1},
 };
-constexpr KeySpecDoc kKeySpecs74[] = {
+constexpr KeySpecDoc kKeySpecs101[] = {
     {.flags = "RW access delete", .index = 2, .find = KeySpecDoc::Find::kKeynum, .last = 0, .step = 1, .limit = 1},
 };
-constexpr ArgumentDoc kArguments75[] = {
+constexpr ArgumentDoc kArguments102[] = {
     {.name = "key", .type = "key", .flags = 2, .key_spec = 0},
     {.name = "timeout", .type = "double"},
 };
-constexpr KeySpecDoc kKeySpecs76[] = {
+constexpr KeySpecDoc kKeySpecs103[] = {
     {.flags = "RW access delete", .index = 1, .last = -2, .step = 1, .limit = 0},
 };
-constexpr ArgumentDoc kArguments77[] = {
+constexpr ArgumentDoc kArguments104[] = {
     {.name = "gt", .type = "pure-token", .token = "GT"},
     {.name = "lt", .type = "pure-token", .token = "LT"},
 };
-constexpr ArgumentDoc kArguments78[] = {
+constexpr ArgumentDoc kArguments105[] = {
     {.name = "score", .type = "double"},
     {.name = "member", .type = "string"},
 };
-constexpr ArgumentDoc kArguments79[] = {
+constexpr ArgumentDoc kArguments106[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "condition", .type = "oneof", .flags = 1, .children = kArguments22, .since = "3.0.2"},
-    {.name = "comparison", .type = "oneof", .flags = 1, .children = kArguments77, .since = "6.2.0"},
+    {.name = "comparison", .type = "oneof", .flags = 1, .children = kArguments104, .since = "6.2.0"},
     {.name = "change", .type = "pure-token", .token = "CH", .flags = 1, .since = "3.0.2"},
     {.name = "increment", .type = "pure-token", .token = "INCR", .flags = 1, .since = "3.0.2"},
-    {.name = "data", .type = "block", .flags = 2, .children = kArguments78},
+    {.name = "data", .type = "block", .flags = 2, .children = kArguments105},
 };
-constexpr ArgumentDoc kArguments80[] = {
+constexpr ArgumentDoc kArguments107[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "min", .type = "double"},
     {.name = "max", .type = "double"},
 };
-constexpr ArgumentDoc kArguments81[] = {
+constexpr ArgumentDoc kArguments108[] = {
     {.name = "numkeys", .type = "integer"},
     {.name = "key", .type = "key", .flags = 2, .key_spec = 0},
     {.name = "withscores", .type = "pure-token", .token = "WITHSCORES", .flags = 1},
 };
-constexpr KeySpecDoc kKeySpecs82[] = {
+constexpr KeySpecDoc kKeySpecs109[] = {
     {.flags = "RO access", .index = 1, .find = KeySpecDoc::Find::kKeynum, .last = 0, .step = 1, .limit = 1},
 };
-constexpr ArgumentDoc kArguments83[] = {
+constexpr ArgumentDoc kArguments110[] = {
     {.name = "destination", .type = "key", .key_spec = 0},
     {.name = "numkeys", .type = "integer"},
     {.name = "key", .type = "key", .flags = 2, .key_spec = 1},
 };
-constexpr KeySpecDoc kKeySpecs84[] = {
+constexpr KeySpecDoc kKeySpecs111[] = {
     {.flags = "OW update", .index = 1, .last = 0, .step = 1, .limit = 0},
     {.flags = "RO access", .index = 2, .find = KeySpecDoc::Find::kKeynum, .last = 0, .step = 1, .limit = 1},
 };
-constexpr ArgumentDoc kArguments85[] = {
+constexpr ArgumentDoc kArguments112[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "increment", .type = "integer"},
     {.name = "member", .type = "string"},
 };
-constexpr ArgumentDoc kArguments86[] = {
+constexpr ArgumentDoc kArguments113[] = {
     {.name = "sum", .type = "pure-token", .token = "SUM"},
     {.name = "min", .type = "pure-token", .token = "MIN"},
     {.name = "max", .type = "pure-token", .token = "MAX"},
 };
-constexpr ArgumentDoc kArguments87[] = {
+constexpr ArgumentDoc kArguments114[] = {
     {.name = "numkeys", .type = "integer"},
     {.name = "key", .type = "key", .flags = 2, .key_spec = 0},
     {.name = "weight", .type = "integer", .token = "WEIGHTS", .flags = 3},
-    {.name = "aggregate", .type = "oneof", .token = "AGGREGATE", .flags = 1, .children = kArguments86},
+    {.name = "aggregate", .type = "oneof", .token = "AGGREGATE", .flags = 1, .children = kArguments113},
     {.name = "withscores", .type = "pure-token", .token = "WITHSCORES", .flags = 1},
 };
-constexpr ArgumentDoc kArguments88[] = {
+constexpr ArgumentDoc kArguments115[] = {
     {.name = "numkeys", .type = "integer"},
     {.name = "key", .type = "key", .flags = 2, .key_spec = 0},
     {.name = "limit", .type = "integer", .token = "LIMIT", .flags = 1},
 };
-constexpr ArgumentDoc kArguments89[] = {
+constexpr ArgumentDoc kArguments116[] = {
     {.name = "destination", .type = "key", .key_spec = 0},
     {.name = "numkeys", .type = "integer"},
     {.name = "key", .type = "key", .flags = 2, .key_spec = 1},
     {.name = "weight", .type = "integer", .token = "WEIGHTS", .flags = 3},
-    {.name = "aggregate", .type = "oneof", .token = "AGGREGATE", .flags = 1, .children = kArguments86},
+    {.name = "aggregate", .type = "oneof", .token = "AGGREGATE", .flags = 1, .children = kArguments113},
 };
-constexpr ArgumentDoc kArguments90[] = {
+constexpr ArgumentDoc kArguments117[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "min", .type = "string"},
     {.name = "max", .type = "string"},
 };
-constexpr ArgumentDoc kArguments91[] = {
+constexpr ArgumentDoc kArguments118[] = {
     {.name = "numkeys", .type = "integer"},
     {.name = "key", .type = "key", .flags = 2, .key_spec = 0},
-    {.name = "where", .type = "oneof", .children = kArguments72},
+    {.name = "where", .type = "oneof", .children = kArguments99},
     {.name = "count", .type = "integer", .token = "COUNT", .flags = 1},
 };
-constexpr KeySpecDoc kKeySpecs92[] = {
+constexpr KeySpecDoc kKeySpecs119[] = {
     {.flags = "RW access delete", .index = 1, .find = KeySpecDoc::Find::kKeynum, .last = 0, .step = 1, .limit = 1},
 };
-constexpr ArgumentDoc kArguments93[] = {
+constexpr ArgumentDoc kArguments120[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "member", .type = "string", .flags = 2},
 };
-constexpr ArgumentDoc kArguments94[] = {
+constexpr ArgumentDoc kArguments121[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "count", .type = "integer", .flags = 1},
 };
-constexpr ArgumentDoc kArguments95[] = {
+constexpr ArgumentDoc kArguments122[] = {
     {.name = "count", .type = "integer"},
     {.name = "withscores", .type = "pure-token", .token = "WITHSCORES", .flags = 1},
 };
-constexpr ArgumentDoc kArguments96[] = {
+constexpr ArgumentDoc kArguments123[] = {
     {.name = "key", .type = "key", .key_spec = 0},
-    {.name = "options", .type = "block", .flags = 1, .children = kArguments95},
+    {.name = "options", .type = "block", .flags = 1, .children = kArguments122},
 };
-constexpr ArgumentDoc kArguments97[] = {
+constexpr ArgumentDoc kArguments124[] = {
     {.name = "byscore", .type = "pure-token", .token = "BYSCORE"},
     {.name = "bylex", .type = "pure-token", .token = "BYLEX"},
 };
-constexpr ArgumentDoc kArguments98[] = {
+constexpr ArgumentDoc kArguments125[] = {
     {.name = "offset", .type = "integer"},
     {.name = "count", .type = "integer"},
 };
-constexpr ArgumentDoc kArguments99[] = {
+constexpr ArgumentDoc kArguments126[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "start", .type = "string"},
     {.name = "stop", .type = "string"},
-    {.name = "sortby", .type = "oneof", .flags = 1, .children = kArguments97, .since = "6.2.0"},
+    {.name = "sortby", .type = "oneof", .flags = 1, .children = kArguments124, .since = "6.2.0"},
     {.name = "rev", .type = "pure-token", .token = "REV", .flags = 1, .since = "6.2.0"},
-    {.name = "limit", .type = "block", .token = "LIMIT", .flags = 1, .children = kArguments98, .since = "6.2.0"},
+    {.name = "limit", .type = "block", .token = "LIMIT", .flags = 1, .children = kArguments125, .since = "6.2.0"},
     {.name = "withscores", .type = "pure-token", .token = "WITHSCORES", .flags = 1},
 };
-constexpr ArgumentDoc kArguments100[] = {
+constexpr ArgumentDoc kArguments127[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "min", .type = "string"},
     {.name = "max", .type = "string"},
-    {.name = "limit", .type = "block", .token = "LIMIT", .flags = 1, .children = kArguments98},
+    {.name = "limit", .type = "block", .token = "LIMIT", .flags = 1, .children = kArguments125},
 };
-constexpr ArgumentDoc kArguments101[] = {
+constexpr ArgumentDoc kArguments128[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "min", .type = "double"},
     {.name = "max", .type = "double"},
     {.name = "withscores", .type = "pure-token", .token = "WITHSCORES", .flags = 1, .since = "2.0.0"},
-    {.name = "limit", .type = "block", .token = "LIMIT", .flags = 1, .children = kArguments98},
+    {.name = "limit", .type = "block", .token = "LIMIT", .flags = 1, .children = kArguments125},
 };
-constexpr ArgumentDoc kArguments102[] = {
+constexpr ArgumentDoc kArguments129[] = {
     {.name = "dst", .type = "key", .key_spec = 0},
     {.name = "src", .type = "key", .key_spec = 1},
     {.name = "min", .type = "string"},
     {.name = "max", .type = "string"},
-    {.name = "sortby", .type = "oneof", .flags = 1, .children = kArguments97},
+    {.name = "sortby", .type = "oneof", .flags = 1, .children = kArguments124},
     {.name = "rev", .type = "pure-token", .token = "REV", .flags = 1},
-    {.name = "limit", .type = "block", .token = "LIMIT", .flags = 1, .children = kArguments98},
+    {.name = "limit", .type = "block", .token = "LIMIT", .flags = 1, .children = kArguments125},
 };
-constexpr KeySpecDoc kKeySpecs103[] = {
+constexpr KeySpecDoc kKeySpecs130[] = {
     {.flags = "OW update", .index = 1, .last = 0, .step = 1, .limit = 0},
     {.flags = "RO access", .index = 2, .last = 0, .step = 1, .limit = 0},
 };
-constexpr ArgumentDoc kArguments104[] = {
+constexpr ArgumentDoc kArguments131[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "member", .type = "string"},
     {.name = "withscore", .type = "pure-token", .token = "WITHSCORE", .flags = 1},
 };
-constexpr ArgumentDoc kArguments105[] = {
+constexpr ArgumentDoc kArguments132[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "start", .type = "integer"},
     {.name = "stop", .type = "integer"},
 };
-constexpr ArgumentDoc kArguments106[] = {
+constexpr ArgumentDoc kArguments133[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "start", .type = "integer"},
     {.name = "stop", .type = "integer"},
     {.name = "withscores", .type = "pure-token", .token = "WITHSCORES", .flags = 1},
 };
-constexpr ArgumentDoc kArguments107[] = {
+constexpr ArgumentDoc kArguments134[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "max", .type = "string"},
     {.name = "min", .type = "string"},
-    {.name = "limit", .type = "block", .token = "LIMIT", .flags = 1, .children = kArguments98},
+    {.name = "limit", .type = "block", .token = "LIMIT", .flags = 1, .children = kArguments125},
 };
-constexpr ArgumentDoc kArguments108[] = {
+constexpr ArgumentDoc kArguments135[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "max", .type = "double"},
     {.name = "min", .type = "double"},
     {.name = "withscores", .type = "pure-token", .token = "WITHSCORES", .flags = 1},
-    {.name = "limit", .type = "block", .token = "LIMIT", .flags = 1, .children = kArguments98},
+    {.name = "limit", .type = "block", .token = "LIMIT", .flags = 1, .children = kArguments125},
 };
-constexpr ArgumentDoc kArguments109[] = {
+constexpr ArgumentDoc kArguments136[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "cursor", .type = "integer"},
     {.name = "pattern", .type = "pattern", .token = "MATCH", .flags = 1},
     {.name = "count", .type = "integer", .token = "COUNT", .flags = 1},
 };
-constexpr ArgumentDoc kArguments110[] = {
+constexpr ArgumentDoc kArguments137[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "member", .type = "string"},
 };
-constexpr ArgumentDoc kArguments111[] = {
+constexpr ArgumentDoc kArguments138[] = {
     {.name = "left", .type = "pure-token", .token = "LEFT"},
     {.name = "right", .type = "pure-token", .token = "RIGHT"},
 };
-constexpr ArgumentDoc kArguments112[] = {
+constexpr ArgumentDoc kArguments139[] = {
     {.name = "source", .type = "key", .key_spec = 0},
     {.name = "destination", .type = "key", .key_spec = 1},
-    {.name = "wherefrom", .type = "oneof", .children = kArguments111},
-    {.name = "whereto", .type = "oneof", .children = kArguments111},
+    {.name = "wherefrom", .type = "oneof", .children = kArguments138},
+    {.name = "whereto", .type = "oneof", .children = kArguments138},
     {.name = "timeout", .type = "double"},
 };
-constexpr KeySpecDoc kKeySpecs113[] = {
+constexpr KeySpecDoc kKeySpecs140[] = {
     {.flags = "RW access delete", .index = 1, .last = 0, .step = 1, .limit = 0},
     {.flags = "RW insert", .index = 2, .last = 0, .step = 1, .limit = 0},
 };
-constexpr ArgumentDoc kArguments114[] = {
+constexpr ArgumentDoc kArguments141[] = {
     {.name = "timeout", .type = "double"},
     {.name = "numkeys", .type = "integer"},
     {.name = "key", .type = "key", .flags = 2, .key_spec = 0},
-    {.name = "where", .type = "oneof", .children = kArguments111},
+    {.name = "where", .type = "oneof", .children = kArguments138},
     {.name = "count", .type = "integer", .token = "COUNT", .flags = 1},
 };
-constexpr ArgumentDoc kArguments115[] = {
+constexpr ArgumentDoc kArguments142[] = {
     {.name = "source", .type = "key", .key_spec = 0},
     {.name = "destination", .type = "key", .key_spec = 1},
     {.name = "timeout", .type = "double"},
 };
-constexpr ArgumentDoc kArguments116[] = {
+constexpr ArgumentDoc kArguments143[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "index", .type = "integer"},
 };
-constexpr ArgumentDoc kArguments117[] = {
+constexpr ArgumentDoc kArguments144[] = {
     {.name = "before", .type = "pure-token", .token = "BEFORE"},
     {.name = "after", .type = "pure-token", .token = "AFTER"},
 };
-constexpr ArgumentDoc kArguments118[] = {
+constexpr ArgumentDoc kArguments145[] = {
     {.name = "key", .type = "key", .key_spec = 0},
-    {.name = "where", .type = "oneof", .children = kArguments117},
+    {.name = "where", .type = "oneof", .children = kArguments144},
     {.name = "pivot", .type = "string"},
     {.name = "element", .type = "string"},
 };
-constexpr ArgumentDoc kArguments119[] = {
+constexpr ArgumentDoc kArguments146[] = {
     {.name = "source", .type = "key", .key_spec = 0},
     {.name = "destination", .type = "key", .key_spec = 1},
-    {.name = "wherefrom", .type = "oneof", .children = kArguments111},
-    {.name = "whereto", .type = "oneof", .children = kArguments111},
+    {.name = "wherefrom", .type = "oneof", .children = kArguments138},
+    {.name = "whereto", .type = "oneof", .children = kArguments138},
 };
-constexpr ArgumentDoc kArguments120[] = {
+constexpr ArgumentDoc kArguments147[] = {
     {.name = "numkeys", .type = "integer"},
     {.name = "key", .type = "key", .flags = 2, .key_spec = 0},
-    {.name = "where", .type = "oneof", .children = kArguments111},
+    {.name = "where", .type = "oneof", .children = kArguments138},
     {.name = "count", .type = "integer", .token = "COUNT", .flags = 1},
 };
-constexpr ArgumentDoc kArguments121[] = {
+constexpr ArgumentDoc kArguments148[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "count", .type = "integer", .flags = 1, .since = "6.2.0"},
 };
-constexpr ArgumentDoc kArguments122[] = {
+constexpr ArgumentDoc kArguments149[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "element", .type = "string"},
     {.name = "rank", .type = "integer", .token = "RANK", .flags = 1},
     {.name = "num-matches", .type = "integer", .token = "COUNT", .flags = 1},
     {.name = "len", .type = "integer", .token = "MAXLEN", .flags = 1},
 };
-constexpr ArgumentDoc kArguments123[] = {
+constexpr ArgumentDoc kArguments150[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "element", .type = "string", .flags = 2},
 };
-constexpr ArgumentDoc kArguments124[] = {
+constexpr ArgumentDoc kArguments151[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "count", .type = "integer"},
     {.name = "element", .type = "string"},
 };
-constexpr ArgumentDoc kArguments125[] = {
+constexpr ArgumentDoc kArguments152[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "index", .type = "integer"},
     {.name = "element", .type = "string"},
 };
-constexpr ArgumentDoc kArguments126[] = {
+constexpr ArgumentDoc kArguments153[] = {
     {.name = "source", .type = "key", .key_spec = 0},
     {.name = "destination", .type = "key", .key_spec = 1},
 };
-constexpr ArgumentDoc kArguments127[] = {
+constexpr ArgumentDoc kArguments154[] = {
     {.name = "destination", .type = "key", .key_spec = 0},
     {.name = "key", .type = "key", .flags = 2, .key_spec = 1},
 };
-constexpr KeySpecDoc kKeySpecs128[] = {
+constexpr KeySpecDoc kKeySpecs155[] = {
     {.flags = "OW update", .index = 1, .last = 0, .step = 1, .limit = 0},
     {.flags = "RO access", .index = 2, .last = -1, .step = 1, .limit = 0},
 };
-constexpr ArgumentDoc kArguments129[] = {
+constexpr ArgumentDoc kArguments156[] = {
     {.name = "source", .type = "key", .key_spec = 0},
     {.name = "destination", .type = "key", .key_spec = 1},
     {.name = "member", .type = "string"},
 };
-constexpr ArgumentDoc kArguments130[] = {
+constexpr ArgumentDoc kArguments157[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "count", .type = "integer", .flags = 1, .since = "3.2.0"},
 };
-constexpr ArgumentDoc kArguments131[] = {
+constexpr ArgumentDoc kArguments158[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "count", .type = "integer", .flags = 1, .since = "2.6.0"},
 };
-constexpr ArgumentDoc kArguments132[] = {
+constexpr ArgumentDoc kArguments159[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "group", .type = "string"},
     {.name = "id", .type = "string", .flags = 2},
 };
-constexpr ArgumentDoc kArguments133[] = {
+constexpr ArgumentDoc kArguments160[] = {
     {.name = "keepref", .type = "pure-token", .token = "KEEPREF"},
     {.name = "delref", .type = "pure-token", .token = "DELREF"},
     {.name = "acked", .type = "pure-token", .token = "ACKED"},
 };
-constexpr ArgumentDoc kArguments134[] = {
+constexpr ArgumentDoc kArguments161[] = {
     {.name = "numids", .type = "integer"},
     {.name = "id", .type = "string", .flags = 2},
 };
-constexpr ArgumentDoc kArguments135[] = {
+constexpr ArgumentDoc kArguments162[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "group", .type = "string"},
-    {.name = "condition", .type = "oneof", .flags = 1, .children = kArguments133},
-    {.name = "ids", .type = "block", .token = "IDS", .children = kArguments134},
+    {.name = "condition", .type = "oneof", .flags = 1, .children = kArguments160},
+    {.name = "ids", .type = "block", .token = "IDS", .children = kArguments161},
 };
-constexpr KeySpecDoc kKeySpecs136[] = {
+constexpr KeySpecDoc kKeySpecs163[] = {
     {.flags = "RW update delete", .index = 1, .last = 0, .step = 1, .limit = 0},
 };
-constexpr ArgumentDoc kArguments137[] = {
+constexpr ArgumentDoc kArguments164[] = {
     {.name = "maxlen", .type = "pure-token", .token = "MAXLEN"},
     {.name = "minid", .type = "pure-token", .token = "MINID", .since = "6.2.0"},
 };
-constexpr ArgumentDoc kArguments138[] = {
+constexpr ArgumentDoc kArguments165[] = {
     {.name = "equal", .type = "pure-token", .token = "="},
     {.name = "approximately", .type = "pure-token", .token = "~"},
 };
-constexpr ArgumentDoc kArguments139[] = {
-    {.name = "strategy", .type = "oneof", .children = kArguments137},
-    {.name = "operator", .type = "oneof", .flags = 1, .children = kArguments138},
+constexpr ArgumentDoc kArguments166[] = {
+    {.name = "strategy", .type = "oneof", .children = kArguments164},
+    {.name = "operator", .type = "oneof", .flags = 1, .children = kArguments165},
     {.name = "threshold", .type = "string"},
     {.name = "count", .type = "integer", .token = "LIMIT", .flags = 1, .since = "6.2.0"},
 };
-constexpr ArgumentDoc kArguments140[] = {
+constexpr ArgumentDoc kArguments167[] = {
     {.name = "auto-id", .type = "pure-token", .token = "*"},
     {.name = "id", .type = "string"},
 };
-constexpr ArgumentDoc kArguments141[] = {
+constexpr ArgumentDoc kArguments168[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "nomkstream", .type = "pure-token", .token = "NOMKSTREAM", .flags = 1, .since = "6.2.0"},
-    {.name = "condition", .type = "oneof", .flags = 1, .children = kArguments133},
-    {.name = "trim", .type = "block", .flags = 1, .children = kArguments139},
-    {.name = "id-selector", .type = "oneof", .children = kArguments140},
-    {.name = "data", .type = "block", .flags = 2, .children = kArguments60},
+    {.name = "condition", .type = "oneof", .flags = 1, .children = kArguments160},
+    {.name = "trim", .type = "block", .flags = 1, .children = kArguments166},
+    {.name = "id-selector", .type = "oneof", .children = kArguments167},
+    {.name = "data", .type = "block", .flags = 2, .children = kArguments87},
 };
-constexpr KeySpecDoc kKeySpecs142[] = {
+constexpr KeySpecDoc kKeySpecs169[] = {
     {.flags = "RW update", .notes = "UPDATE instead of INSERT because of the optional trimming feature", .index = 1, .last = 0, .step = 1, .limit = 0},
 };
-constexpr ArgumentDoc kArguments143[] = {
+constexpr ArgumentDoc kArguments170[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "group", .type = "string"},
     {.name = "consumer", .type = "string"},
@@ -687,7 +805,7 @@ constexpr ArgumentDoc kArguments143[] = {
     {.name = "count", .type = "integer", .token = "COUNT", .flags = 1},
     {.name = "justid", .type = "pure-token", .token = "JUSTID", .flags = 1},
 };
-constexpr ArgumentDoc kArguments144[] = {
+constexpr ArgumentDoc kArguments171[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "group", .type = "string"},
     {.name = "consumer", .type = "string"},
@@ -700,245 +818,127 @@ constexpr ArgumentDoc kArguments144[] = {
     {.name = "justid", .type = "pure-token", .token = "JUSTID", .flags = 1},
     {.name = "lastid", .type = "string", .token = "LASTID", .flags = 1},
 };
-constexpr ArgumentDoc kArguments145[] = {
+constexpr ArgumentDoc kArguments172[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "id", .type = "string", .flags = 2},
 };
-constexpr ArgumentDoc kArguments146[] = {
+constexpr ArgumentDoc kArguments173[] = {
     {.name = "key", .type = "key", .key_spec = 0},
-    {.name = "condition", .type = "oneof", .flags = 1, .children = kArguments133},
-    {.name = "ids", .type = "block", .token = "IDS", .children = kArguments134},
+    {.name = "condition", .type = "oneof", .flags = 1, .children = kArguments160},
+    {.name = "ids", .type = "block", .token = "IDS", .children = kArguments161},
 };
-constexpr ArgumentDoc kArguments147[] = {
+constexpr ArgumentDoc kArguments174[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "group", .type = "string"},
     {.name = "consumer", .type = "string"},
 };
-constexpr KeySpecDoc kKeySpecs148[] = {
-    {.flags = "RW insert", .index = 2, .last = 0, .step = 1, .limit = 0},
+constexpr KeySpecDoc kKeySpecs175[] = {
+    {.flags = "RW delete", .index = 2, .last = 0, .step = 1, .limit = 0},
 };
-constexpr ArgumentDoc kArguments149[] = {
+constexpr ArgumentDoc kArguments176[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "group", .type = "string"},
 };
-constexpr KeySpecDoc kKeySpecs150[] = {
-    {.flags = "RW delete", .index = 2, .last = 0, .step = 1, .limit = 0},
-};
-constexpr ArgumentDoc kArguments151[] = {
+constexpr ArgumentDoc kArguments177[] = {
     {.name = "id", .type = "string"},
     {.name = "new-id", .type = "pure-token", .token = "$"},
 };
-constexpr ArgumentDoc kArguments152[] = {
+constexpr ArgumentDoc kArguments178[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "group", .type = "string"},
-    {.name = "id-selector", .type = "oneof", .children = kArguments151},
-    {.name = "entriesread", .type = "integer", .token = "ENTRIESREAD", .flags = 1, .display = "entries-read"},
-};
-constexpr KeySpecDoc kKeySpecs153[] = {
-    {.flags = "RW update", .index = 2, .last = 0, .step = 1, .limit = 0},
-};
-constexpr ArgumentDoc kArguments154[] = {
-    {.name = "key", .type = "key", .key_spec = 0},
-    {.name = "group", .type = "string"},
-    {.name = "id-selector", .type = "oneof", .children = kArguments151},
+    {.name = "id-selector", .type = "oneof", .children = kArguments177},
     {.name = "mkstream", .type = "pure-token", .token = "MKSTREAM", .flags = 1},
     {.name = "entriesread", .type = "integer", .token = "ENTRIESREAD", .flags = 1, .display = "entries-read"},
 };
-constexpr ArgumentDoc kArguments155[] = {
+constexpr KeySpecDoc kKeySpecs179[] = {
+    {.flags = "RW insert", .index = 2, .last = 0, .step = 1, .limit = 0},
+};
+constexpr ArgumentDoc kArguments180[] = {
+    {.name = "key", .type = "key", .key_spec = 0},
+    {.name = "group", .type = "string"},
+    {.name = "id-selector", .type = "oneof", .children = kArguments177},
+    {.name = "entriesread", .type = "integer", .token = "ENTRIESREAD", .flags = 1, .display = "entries-read"},
+};
+constexpr KeySpecDoc kKeySpecs181[] = {
+    {.flags = "RW update", .index = 2, .last = 0, .step = 1, .limit = 0},
+};
+constexpr ArgumentDoc kArguments182[] = {
     {.name = "full", .type = "pure-token", .token = "FULL"},
     {.name = "count", .type = "integer", .token = "COUNT", .flags = 1},
 };
-constexpr ArgumentDoc kArguments156[] = {
+constexpr ArgumentDoc kArguments183[] = {
     {.name = "key", .type = "key", .key_spec = 0},
-    {.name = "full-block", .type = "block", .flags = 1, .children = kArguments155},
+    {.name = "full-block", .type = "block", .flags = 1, .children = kArguments182},
 };
-constexpr KeySpecDoc kKeySpecs157[] = {
+constexpr KeySpecDoc kKeySpecs184[] = {
     {.flags = "RO access", .index = 2, .last = 0, .step = 1, .limit = 0},
 };
-constexpr ArgumentDoc kArguments158[] = {
+constexpr ArgumentDoc kArguments185[] = {
     {.name = "min-idle-time", .type = "integer", .token = "IDLE", .flags = 1, .since = "6.2.0"},
     {.name = "start", .type = "string"},
     {.name = "end", .type = "string"},
     {.name = "count", .type = "integer"},
     {.name = "consumer", .type = "string", .flags = 1},
 };
-constexpr ArgumentDoc kArguments159[] = {
+constexpr ArgumentDoc kArguments186[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "group", .type = "string"},
-    {.name = "filters", .type = "block", .flags = 1, .children = kArguments158},
+    {.name = "filters", .type = "block", .flags = 1, .children = kArguments185},
 };
-constexpr ArgumentDoc kArguments160[] = {
+constexpr ArgumentDoc kArguments187[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "start", .type = "string"},
     {.name = "end", .type = "string"},
     {.name = "count", .type = "integer", .token = "COUNT", .flags = 1},
 };
-constexpr ArgumentDoc kArguments161[] = {
+constexpr ArgumentDoc kArguments188[] = {
     {.name = "key", .type = "key", .flags = 2, .key_spec = 0},
     {.name = "id", .type = "string", .flags = 2},
 };
-constexpr ArgumentDoc kArguments162[] = {
+constexpr ArgumentDoc kArguments189[] = {
     {.name = "count", .type = "integer", .token = "COUNT", .flags = 1},
     {.name = "milliseconds", .type = "integer", .token = "BLOCK", .flags = 1},
-    {.name = "streams", .type = "block", .token = "STREAMS", .children = kArguments161},
+    {.name = "streams", .type = "block", .token = "STREAMS", .children = kArguments188},
 };
-constexpr KeySpecDoc kKeySpecs163[] = {
+constexpr KeySpecDoc kKeySpecs190[] = {
     {.flags = "RO access", .begin = KeySpecDoc::Begin::kKeyword, .keyword = "STREAMS", .index = 1, .last = -1, .step = 1, .limit = 2},
 };
-constexpr ArgumentDoc kArguments164[] = {
+constexpr ArgumentDoc kArguments191[] = {
     {.name = "group", .type = "string"},
     {.name = "consumer", .type = "string"},
 };
-constexpr ArgumentDoc kArguments165[] = {
-    {.name = "group-block", .type = "block", .token = "GROUP", .children = kArguments164},
+constexpr ArgumentDoc kArguments192[] = {
+    {.name = "group-block", .type = "block", .token = "GROUP", .children = kArguments191},
     {.name = "count", .type = "integer", .token = "COUNT", .flags = 1},
     {.name = "milliseconds", .type = "integer", .token = "BLOCK", .flags = 1},
     {.name = "noack", .type = "pure-token", .token = "NOACK", .flags = 1},
-    {.name = "streams", .type = "block", .token = "STREAMS", .children = kArguments161},
+    {.name = "streams", .type = "block", .token = "STREAMS", .children = kArguments188},
 };
-constexpr KeySpecDoc kKeySpecs166[] = {
+constexpr KeySpecDoc kKeySpecs193[] = {
     {.flags = "RO access", .begin = KeySpecDoc::Begin::kKeyword, .keyword = "STREAMS", .index = 4, .last = -1, .step = 1, .limit = 2},
 };
-constexpr ArgumentDoc kArguments167[] = {
+constexpr ArgumentDoc kArguments194[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "end", .type = "string"},
     {.name = "start", .type = "string"},
     {.name = "count", .type = "integer", .token = "COUNT", .flags = 1},
 };
-constexpr ArgumentDoc kArguments168[] = {
+constexpr ArgumentDoc kArguments195[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "last-id", .type = "string"},
     {.name = "entries-added", .type = "integer", .token = "ENTRIESADDED", .flags = 1, .since = "7.0.0"},
     {.name = "max-deleted-id", .type = "string", .token = "MAXDELETEDID", .flags = 1, .since = "7.0.0"},
 };
-constexpr ArgumentDoc kArguments169[] = {
-    {.name = "strategy", .type = "oneof", .children = kArguments137},
-    {.name = "operator", .type = "oneof", .flags = 1, .children = kArguments138},
+constexpr ArgumentDoc kArguments196[] = {
+    {.name = "strategy", .type = "oneof", .children = kArguments164},
+    {.name = "operator", .type = "oneof", .flags = 1, .children = kArguments165},
     {.name = "threshold", .type = "string"},
     {.name = "count", .type = "integer", .token = "LIMIT", .flags = 1, .since = "6.2.0"},
-    {.name = "condition", .type = "oneof", .flags = 1, .children = kArguments133},
+    {.name = "condition", .type = "oneof", .flags = 1, .children = kArguments160},
 };
-constexpr ArgumentDoc kArguments170[] = {
+constexpr ArgumentDoc kArguments197[] = {
     {.name = "key", .type = "key", .key_spec = 0},
-    {.name = "trim", .type = "block", .children = kArguments169},
-};
-constexpr ArgumentDoc kArguments171[] = {
-    {.name = "key", .type = "key", .key_spec = 0},
-    {.name = "offset", .type = "integer"},
-    {.name = "value", .type = "integer"},
-};
-constexpr ArgumentDoc kArguments172[] = {
-    {.name = "key", .type = "key", .key_spec = 0},
-    {.name = "offset", .type = "integer"},
-};
-constexpr ArgumentDoc kArguments173[] = {
-    {.name = "byte", .type = "pure-token", .token = "BYTE"},
-    {.name = "bit", .type = "pure-token", .token = "BIT"},
-};
-constexpr ArgumentDoc kArguments174[] = {
-    {.name = "start", .type = "integer"},
-    {.name = "end", .type = "integer"},
-    {.name = "unit", .type = "oneof", .flags = 1, .children = kArguments173, .since = "7.0.0"},
-};
-constexpr ArgumentDoc kArguments175[] = {
-    {.name = "key", .type = "key", .key_spec = 0},
-    {.name = "range", .type = "block", .flags = 1, .children = kArguments174},
-};
-constexpr ArgumentDoc kArguments176[] = {
-    {.name = "end", .type = "integer"},
-    {.name = "unit", .type = "oneof", .flags = 1, .children = kArguments173, .since = "7.0.0"},
-};
-constexpr ArgumentDoc kArguments177[] = {
-    {.name = "start", .type = "integer"},
-    {.name = "end-unit-block", .type = "block", .flags = 1, .children = kArguments176},
-};
-constexpr ArgumentDoc kArguments178[] = {
-    {.name = "key", .type = "key", .key_spec = 0},
-    {.name = "bit", .type = "integer"},
-    {.name = "range", .type = "block", .flags = 1, .children = kArguments177},
-};
-constexpr ArgumentDoc kArguments179[] = {
-    {.name = "and", .type = "pure-token", .token = "AND"},
-    {.name = "or", .type = "pure-token", .token = "OR"},
-    {.name = "xor", .type = "pure-token", .token = "XOR"},
-    {.name = "not", .type = "pure-token", .token = "NOT"},
-    {.name = "diff", .type = "pure-token", .token = "DIFF"},
-    {.name = "diff1", .type = "pure-token", .token = "DIFF1"},
-    {.name = "andor", .type = "pure-token", .token = "ANDOR"},
-    {.name = "one", .type = "pure-token", .token = "ONE"},
-};
-constexpr ArgumentDoc kArguments180[] = {
-    {.name = "operation", .type = "oneof", .children = kArguments179},
-    {.name = "destkey", .type = "key", .key_spec = 0},
-    {.name = "key", .type = "key", .flags = 2, .key_spec = 1},
-};
-constexpr KeySpecDoc kKeySpecs181[] = {
-    {.flags = "OW update", .index = 2, .last = 0, .step = 1, .limit = 0},
-    {.flags = "RO access", .index = 3, .last = -1, .step = 1, .limit = 0},
-};
-constexpr ArgumentDoc kArguments182[] = {
-    {.name = "encoding", .type = "string"},
-    {.name = "offset", .type = "integer"},
-};
-constexpr ArgumentDoc kArguments183[] = {
-    {.name = "wrap", .type = "pure-token", .token = "WRAP"},
-    {.name = "sat", .type = "pure-token", .token = "SAT"},
-    {.name = "fail", .type = "pure-token", .token = "FAIL"},
-};
-constexpr ArgumentDoc kArguments184[] = {
-    {.name = "encoding", .type = "string"},
-    {.name = "offset", .type = "integer"},
-    {.name = "value", .type = "integer"},
-};
-constexpr ArgumentDoc kArguments185[] = {
-    {.name = "encoding", .type = "string"},
-    {.name = "offset", .type = "integer"},
-    {.name = "increment", .type = "integer"},
-};
-constexpr ArgumentDoc kArguments186[] = {
-    {.name = "set-block", .type = "block", .token = "SET", .children = kArguments184},
-    {.name = "incrby-block", .type = "block", .token = "INCRBY", .children = kArguments185},
-};
-constexpr ArgumentDoc kArguments187[] = {
-    {.name = "overflow-block", .type = "oneof", .token = "OVERFLOW", .flags = 1, .children = kArguments183},
-    {.name = "write-operation", .type = "oneof", .children = kArguments186},
-};
-constexpr ArgumentDoc kArguments188[] = {
-    {.name = "get-block", .type = "block", .token = "GET", .children = kArguments182},
-    {.name = "write", .type = "block", .children = kArguments187},
-};
-constexpr ArgumentDoc kArguments189[] = {
-    {.name = "key", .type = "key", .key_spec = 0},
-    {.name = "operation", .type = "oneof", .flags = 3, .children = kArguments188},
-};
-constexpr KeySpecDoc kKeySpecs190[] = {
-    {.flags = "RW access update variable_flags", .notes = "This command allows both access and modification of the key", .index = 1, .last = 0, .step = 1, .limit = 0},
-};
-constexpr ArgumentDoc kArguments191[] = {
-    {.name = "key", .type = "key", .key_spec = 0},
-    {.name = "get-block", .type = "block", .token = "GET", .flags = 7, .children = kArguments182},
-};
-constexpr ArgumentDoc kArguments192[] = {
-    {.name = "key", .type = "key", .key_spec = 0},
-    {.name = "element", .type = "string", .flags = 3},
-};
-constexpr KeySpecDoc kKeySpecs193[] = {
-    {.flags = "RW access", .notes = "RW because it may change the internal representation of the key, and propagate to replicas", .index = 1, .last = -1, .step = 1, .limit = 0},
-};
-constexpr ArgumentDoc kArguments194[] = {
-    {.name = "destkey", .type = "key", .key_spec = 0},
-    {.name = "sourcekey", .type = "key", .flags = 3, .key_spec = 1},
-};
-constexpr KeySpecDoc kKeySpecs195[] = {
-    {.flags = "RW access insert", .index = 1, .last = 0, .step = 1, .limit = 0},
-    {.flags = "RO access", .index = 2, .last = -1, .step = 1, .limit = 0},
-};
-constexpr ArgumentDoc kArguments196[] = {
-    {.name = "subcommand", .type = "string"},
-    {.name = "key", .type = "key", .key_spec = 0},
-};
-constexpr KeySpecDoc kKeySpecs197[] = {
-    {.flags = "RW access", .index = 2, .last = 0, .step = 1, .limit = 0},
+    {.name = "trim", .type = "block", .children = kArguments196},
 };
 constexpr ArgumentDoc kArguments198[] = {
     {.name = "longitude", .type = "double"},
@@ -1088,15 +1088,15 @@ constexpr ArgumentDoc kArguments221[] = {
     {.name = "event", .type = "string"},
 };
 constexpr ArgumentDoc kArguments222[] = {
-    {.name = "event", .type = "string", .flags = 3},
+    {.name = "command", .type = "string", .flags = 3},
 };
 constexpr ArgumentDoc kArguments223[] = {
-    {.name = "command", .type = "string", .flags = 3},
+    {.name = "event", .type = "string", .flags = 3},
 };
 constexpr ArgumentDoc kArguments224[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "by-pattern", .type = "pattern", .token = "BY", .flags = 1, .key_spec = 1, .display = "pattern"},
-    {.name = "limit", .type = "block", .token = "LIMIT", .flags = 1, .children = kArguments98},
+    {.name = "limit", .type = "block", .token = "LIMIT", .flags = 1, .children = kArguments125},
     {.name = "get-pattern", .type = "pattern", .token = "GET", .flags = 7, .key_spec = 1, .display = "pattern"},
     {.name = "order", .type = "oneof", .flags = 1, .children = kArguments204},
     {.name = "sorting", .type = "pure-token", .token = "ALPHA", .flags = 1},
@@ -1110,7 +1110,7 @@ constexpr KeySpecDoc kKeySpecs225[] = {
 constexpr ArgumentDoc kArguments226[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "by-pattern", .type = "pattern", .token = "BY", .flags = 1, .key_spec = 1, .display = "pattern"},
-    {.name = "limit", .type = "block", .token = "LIMIT", .flags = 1, .children = kArguments98},
+    {.name = "limit", .type = "block", .token = "LIMIT", .flags = 1, .children = kArguments125},
     {.name = "get-pattern", .type = "pattern", .token = "GET", .flags = 7, .key_spec = 1, .display = "pattern"},
     {.name = "order", .type = "oneof", .flags = 1, .children = kArguments204},
     {.name = "sorting", .type = "pure-token", .token = "ALPHA", .flags = 1},
@@ -1127,13 +1127,13 @@ constexpr ArgumentDoc kArguments229[] = {
     {.name = "message", .type = "string"},
 };
 constexpr ArgumentDoc kArguments230[] = {
-    {.name = "pattern", .type = "pattern", .flags = 1},
-};
-constexpr ArgumentDoc kArguments231[] = {
     {.name = "channel", .type = "string", .flags = 3},
 };
-constexpr ArgumentDoc kArguments232[] = {
+constexpr ArgumentDoc kArguments231[] = {
     {.name = "shardchannel", .type = "string", .flags = 3},
+};
+constexpr ArgumentDoc kArguments232[] = {
+    {.name = "pattern", .type = "pattern", .flags = 1},
 };
 constexpr ArgumentDoc kArguments233[] = {
     {.name = "pattern", .type = "pattern", .flags = 3},
@@ -1179,37 +1179,43 @@ constexpr ArgumentDoc kArguments244[] = {
 constexpr ArgumentDoc kArguments245[] = {
     {.name = "on", .type = "pure-token", .token = "ON"},
     {.name = "off", .type = "pure-token", .token = "OFF"},
-    {.name = "skip", .type = "pure-token", .token = "SKIP"},
 };
 constexpr ArgumentDoc kArguments246[] = {
-    {.name = "action", .type = "oneof", .children = kArguments245},
+    {.name = "enabled", .type = "oneof", .children = kArguments245},
 };
 constexpr ArgumentDoc kArguments247[] = {
-    {.name = "libname", .type = "string", .token = "LIB-NAME"},
-    {.name = "libver", .type = "string", .token = "LIB-VER"},
+    {.name = "write", .type = "pure-token", .token = "WRITE"},
+    {.name = "all", .type = "pure-token", .token = "ALL"},
 };
 constexpr ArgumentDoc kArguments248[] = {
-    {.name = "attr", .type = "oneof", .children = kArguments247},
+    {.name = "timeout", .type = "integer"},
+    {.name = "mode", .type = "oneof", .flags = 1, .children = kArguments247, .since = "6.2.0"},
 };
 constexpr ArgumentDoc kArguments249[] = {
-    {.name = "on", .type = "pure-token", .token = "ON"},
-    {.name = "off", .type = "pure-token", .token = "OFF"},
-};
-constexpr ArgumentDoc kArguments250[] = {
-    {.name = "enabled", .type = "oneof", .children = kArguments249},
-};
-constexpr ArgumentDoc kArguments251[] = {
     {.name = "normal", .type = "pure-token", .token = "NORMAL"},
-    {.name = "master", .type = "pure-token", .token = "MASTER"},
-    {.name = "replica", .type = "pure-token", .token = "REPLICA"},
+    {.name = "master", .type = "pure-token", .token = "MASTER", .since = "3.2.0"},
+    {.name = "slave", .type = "pure-token", .token = "SLAVE"},
+    {.name = "replica", .type = "pure-token", .token = "REPLICA", .since = "5.0.0"},
     {.name = "pubsub", .type = "pure-token", .token = "PUBSUB"},
 };
+constexpr ArgumentDoc kArguments250[] = {
+    {.name = "client-id", .type = "integer", .token = "ID", .flags = 1, .since = "2.8.12"},
+    {.name = "client-type", .type = "oneof", .token = "TYPE", .flags = 1, .children = kArguments249, .since = "2.8.12"},
+    {.name = "username", .type = "string", .token = "USER", .flags = 1},
+    {.name = "addr", .type = "string", .token = "ADDR", .flags = 1, .display = "ip:port"},
+    {.name = "laddr", .type = "string", .token = "LADDR", .flags = 1, .since = "6.2.0", .display = "ip:port"},
+    {.name = "skipme", .type = "oneof", .token = "SKIPME", .flags = 1, .children = kArguments240},
+    {.name = "maxage", .type = "integer", .token = "MAXAGE", .flags = 1, .since = "7.4.0"},
+};
+constexpr ArgumentDoc kArguments251[] = {
+    {.name = "old-format", .type = "string", .deprecated_since = "2.8.12", .display = "ip:port"},
+    {.name = "new-format", .type = "oneof", .flags = 2, .children = kArguments250},
+};
 constexpr ArgumentDoc kArguments252[] = {
-    {.name = "client-type", .type = "oneof", .token = "TYPE", .flags = 1, .children = kArguments251, .since = "5.0.0"},
-    {.name = "client-id", .type = "integer", .token = "ID", .flags = 3, .since = "6.2.0"},
+    {.name = "filter", .type = "oneof", .children = kArguments251},
 };
 constexpr ArgumentDoc kArguments253[] = {
-    {.name = "status", .type = "oneof", .children = kArguments249},
+    {.name = "status", .type = "oneof", .children = kArguments245},
     {.name = "client-id", .type = "integer", .token = "REDIRECT", .flags = 1},
     {.name = "prefix", .type = "string", .token = "PREFIX", .flags = 7},
     {.name = "bcast", .type = "pure-token", .token = "BCAST", .flags = 1},
@@ -1218,35 +1224,29 @@ constexpr ArgumentDoc kArguments253[] = {
     {.name = "noloop", .type = "pure-token", .token = "NOLOOP", .flags = 1},
 };
 constexpr ArgumentDoc kArguments254[] = {
-    {.name = "write", .type = "pure-token", .token = "WRITE"},
-    {.name = "all", .type = "pure-token", .token = "ALL"},
-};
-constexpr ArgumentDoc kArguments255[] = {
-    {.name = "timeout", .type = "integer"},
-    {.name = "mode", .type = "oneof", .flags = 1, .children = kArguments254, .since = "6.2.0"},
-};
-constexpr ArgumentDoc kArguments256[] = {
     {.name = "normal", .type = "pure-token", .token = "NORMAL"},
-    {.name = "master", .type = "pure-token", .token = "MASTER", .since = "3.2.0"},
-    {.name = "slave", .type = "pure-token", .token = "SLAVE"},
-    {.name = "replica", .type = "pure-token", .token = "REPLICA", .since = "5.0.0"},
+    {.name = "master", .type = "pure-token", .token = "MASTER"},
+    {.name = "replica", .type = "pure-token", .token = "REPLICA"},
     {.name = "pubsub", .type = "pure-token", .token = "PUBSUB"},
 };
+constexpr ArgumentDoc kArguments255[] = {
+    {.name = "client-type", .type = "oneof", .token = "TYPE", .flags = 1, .children = kArguments254, .since = "5.0.0"},
+    {.name = "client-id", .type = "integer", .token = "ID", .flags = 3, .since = "6.2.0"},
+};
+constexpr ArgumentDoc kArguments256[] = {
+    {.name = "on", .type = "pure-token", .token = "ON"},
+    {.name = "off", .type = "pure-token", .token = "OFF"},
+    {.name = "skip", .type = "pure-token", .token = "SKIP"},
+};
 constexpr ArgumentDoc kArguments257[] = {
-    {.name = "client-id", .type = "integer", .token = "ID", .flags = 1, .since = "2.8.12"},
-    {.name = "client-type", .type = "oneof", .token = "TYPE", .flags = 1, .children = kArguments256, .since = "2.8.12"},
-    {.name = "username", .type = "string", .token = "USER", .flags = 1},
-    {.name = "addr", .type = "string", .token = "ADDR", .flags = 1, .display = "ip:port"},
-    {.name = "laddr", .type = "string", .token = "LADDR", .flags = 1, .since = "6.2.0", .display = "ip:port"},
-    {.name = "skipme", .type = "oneof", .token = "SKIPME", .flags = 1, .children = kArguments240},
-    {.name = "maxage", .type = "integer", .token = "MAXAGE", .flags = 1, .since = "7.4.0"},
+    {.name = "action", .type = "oneof", .children = kArguments256},
 };
 constexpr ArgumentDoc kArguments258[] = {
-    {.name = "old-format", .type = "string", .deprecated_since = "2.8.12", .display = "ip:port"},
-    {.name = "new-format", .type = "oneof", .flags = 2, .children = kArguments257},
+    {.name = "libname", .type = "string", .token = "LIB-NAME"},
+    {.name = "libver", .type = "string", .token = "LIB-VER"},
 };
 constexpr ArgumentDoc kArguments259[] = {
-    {.name = "filter", .type = "oneof", .children = kArguments258},
+    {.name = "attr", .type = "oneof", .children = kArguments258},
 };
 constexpr ArgumentDoc kArguments260[] = {
     {.name = "message", .type = "string"},
@@ -1276,16 +1276,16 @@ constexpr ArgumentDoc kArguments267[] = {
     {.name = "command-name", .type = "string", .flags = 3},
 };
 constexpr ArgumentDoc kArguments268[] = {
-    {.name = "command", .type = "string"},
-    {.name = "arg", .type = "string", .flags = 3},
-};
-constexpr ArgumentDoc kArguments269[] = {
     {.name = "module-name", .type = "string", .token = "MODULE"},
     {.name = "category", .type = "string", .token = "ACLCAT"},
     {.name = "pattern", .type = "pattern", .token = "PATTERN"},
 };
+constexpr ArgumentDoc kArguments269[] = {
+    {.name = "filterby", .type = "oneof", .token = "FILTERBY", .flags = 1, .children = kArguments268},
+};
 constexpr ArgumentDoc kArguments270[] = {
-    {.name = "filterby", .type = "oneof", .token = "FILTERBY", .flags = 1, .children = kArguments269},
+    {.name = "command", .type = "string"},
+    {.name = "arg", .type = "string", .flags = 3},
 };
 constexpr ArgumentDoc kArguments271[] = {
     {.name = "parameter", .type = "string", .flags = 2},
@@ -1366,7 +1366,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.6.0",
      .summary = "Counts the number of set bits (population counting) in a string.",
      .complexity = "O(N)",
-     .arguments = kArguments175,
+     .arguments = kArguments33,
      .history = "7.0.0:Added the `BYTE|BIT` option.",
      .flag_names = "readonly",
      .key_specs = kKeySpecs5},
@@ -1378,9 +1378,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "3.2.0",
      .summary = "Performs arbitrary bitfield integer operations on strings.",
      .complexity = "O(1) for each subcommand specified",
-     .arguments = kArguments189,
+     .arguments = kArguments41,
      .flag_names = "write denyoom",
-     .key_specs = kKeySpecs190},
+     .key_specs = kKeySpecs42},
     {.name = "bitfield_ro",
      .arity = -2,
      .keys = {1, 1, 1, 0},
@@ -1389,7 +1389,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "6.0.0",
      .summary = "Performs arbitrary read-only bitfield integer operations on strings.",
      .complexity = "O(1) for each subcommand specified",
-     .arguments = kArguments191,
+     .arguments = kArguments43,
      .flag_names = "readonly fast",
      .key_specs = kKeySpecs5},
     {.name = "bitop",
@@ -1400,9 +1400,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.6.0",
      .summary = "Performs bitwise operations on multiple strings, and stores the result.",
      .complexity = "O(N)",
-     .arguments = kArguments180,
+     .arguments = kArguments45,
      .flag_names = "write denyoom",
-     .key_specs = kKeySpecs181},
+     .key_specs = kKeySpecs46},
     {.name = "bitpos",
      .arity = -3,
      .keys = {1, 1, 1, 0},
@@ -1411,7 +1411,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.8.7",
      .summary = "Finds the first set (1) or clear (0) bit in a string.",
      .complexity = "O(N)",
-     .arguments = kArguments178,
+     .arguments = kArguments49,
      .history = "7.0.0:Added the `BYTE|BIT` option.",
      .flag_names = "readonly",
      .key_specs = kKeySpecs5},
@@ -1423,9 +1423,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "6.2.0",
      .summary = "Pops an element from a list, pushes it to another list and returns it. Blocks until an element is available otherwise. Deletes the list if the last element was moved.",
      .complexity = "O(1)",
-     .arguments = kArguments112,
+     .arguments = kArguments139,
      .flag_names = "write denyoom blocking",
-     .key_specs = kKeySpecs113},
+     .key_specs = kKeySpecs140},
     {.name = "blmpop",
      .arity = -5,
      .categories = "write,list,slow,blocking",
@@ -1433,9 +1433,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.0.0",
      .summary = "Pops the first element from one of multiple lists. Blocks until an element is available otherwise. Deletes the list if the last element was popped.",
      .complexity = "O(N+M) where N is the number of provided keys and M is the number of elements returned.",
-     .arguments = kArguments114,
+     .arguments = kArguments141,
      .flag_names = "write blocking movablekeys",
-     .key_specs = kKeySpecs74},
+     .key_specs = kKeySpecs101},
     {.name = "blpop",
      .arity = -3,
      .keys = {1, -2, 1, 0},
@@ -1444,10 +1444,10 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.0.0",
      .summary = "Removes and returns the first element in a list. Blocks until an element is available otherwise. Deletes the list if the last element was popped.",
      .complexity = "O(N) where N is the number of provided keys.",
-     .arguments = kArguments75,
+     .arguments = kArguments102,
      .history = "6.0.0:`timeout` is interpreted as a double instead of an integer.",
      .flag_names = "write blocking",
-     .key_specs = kKeySpecs76},
+     .key_specs = kKeySpecs103},
     {.name = "brpop",
      .arity = -3,
      .keys = {1, -2, 1, 0},
@@ -1456,10 +1456,10 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.0.0",
      .summary = "Removes and returns the last element in a list. Blocks until an element is available otherwise. Deletes the list if the last element was popped.",
      .complexity = "O(N) where N is the number of provided keys.",
-     .arguments = kArguments75,
+     .arguments = kArguments102,
      .history = "6.0.0:`timeout` is interpreted as a double instead of an integer.",
      .flag_names = "write blocking",
-     .key_specs = kKeySpecs76},
+     .key_specs = kKeySpecs103},
     {.name = "brpoplpush",
      .arity = 4,
      .keys = {1, 2, 1, 0},
@@ -1468,10 +1468,10 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.2.0",
      .summary = "Pops an element from a list, pushes it to another list and returns it. Block until an element is available otherwise. Deletes the list if the last element was popped.",
      .complexity = "O(1)",
-     .arguments = kArguments115,
+     .arguments = kArguments142,
      .history = "6.0.0:`timeout` is interpreted as a double instead of an integer.",
      .flag_names = "write denyoom blocking",
-     .key_specs = kKeySpecs113,
+     .key_specs = kKeySpecs140,
      .deprecated_since = "6.2.0",
      .replaced_by = "`BLMOVE` with the `RIGHT` and `LEFT` arguments",
      .doc_flags = "deprecated"},
@@ -1482,9 +1482,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.0.0",
      .summary = "Removes and returns a member by score from one or more sorted sets. Blocks until a member is available otherwise. Deletes the sorted set if the last element was popped.",
      .complexity = "O(K) + O(M*log(N)) where K is the number of provided keys, N being the number of elements in the sorted set, and M being the number of elements popped.",
-     .arguments = kArguments73,
+     .arguments = kArguments100,
      .flag_names = "write blocking movablekeys",
-     .key_specs = kKeySpecs74},
+     .key_specs = kKeySpecs101},
     {.name = "bzpopmax",
      .arity = -3,
      .keys = {1, -2, 1, 0},
@@ -1493,10 +1493,10 @@ constexpr CommandSpec kFacts[] = {
      .since = "5.0.0",
      .summary = "Removes and returns the member with the highest score from one or more sorted sets. Blocks until a member available otherwise.  Deletes the sorted set if the last element was popped.",
      .complexity = "O(log(N)) with N being the number of elements in the sorted set.",
-     .arguments = kArguments75,
+     .arguments = kArguments102,
      .history = "6.0.0:`timeout` is interpreted as a double instead of an integer.",
      .flag_names = "write blocking fast",
-     .key_specs = kKeySpecs76},
+     .key_specs = kKeySpecs103},
     {.name = "bzpopmin",
      .arity = -3,
      .keys = {1, -2, 1, 0},
@@ -1505,10 +1505,10 @@ constexpr CommandSpec kFacts[] = {
      .since = "5.0.0",
      .summary = "Removes and returns the member with the lowest score from one or more sorted sets. Blocks until a member is available otherwise. Deletes the sorted set if the last element was popped.",
      .complexity = "O(log(N)) with N being the number of elements in the sorted set.",
-     .arguments = kArguments75,
+     .arguments = kArguments102,
      .history = "6.0.0:`timeout` is interpreted as a double instead of an integer.",
      .flag_names = "write blocking fast",
-     .key_specs = kKeySpecs76},
+     .key_specs = kKeySpecs103},
     {.name = "client",
      .arity = -2,
      .categories = "slow",
@@ -1573,7 +1573,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.4.0",
      .summary = "Terminates open connections.",
      .complexity = "O(N) where N is the number of client connections",
-     .arguments = kArguments259,
+     .arguments = kArguments252,
      .history = "2.8.12:Added new filter format.\n2.8.12:`ID` option.\n3.2.0:Added `master` type in for `TYPE` option.\n5.0.0:Replaced `slave` `TYPE` with `replica`. `slave` still supported for backward compatibility.\n6.2.0:`LADDR` option.\n7.4.0:`MAXAGE` option.",
      .flag_names = "admin noscript loading stale"},
     {.name = "client|list",
@@ -1583,7 +1583,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.4.0",
      .summary = "Lists open connections.",
      .complexity = "O(N) where N is the number of client connections",
-     .arguments = kArguments252,
+     .arguments = kArguments255,
      .tips = "nondeterministic_output",
      .history = "2.8.12:Added unique client `id` field.\n5.0.0:Added optional `TYPE` filter.\n6.0.0:Added `user` field.\n6.2.0:Added `argv-mem`, `tot-mem`, `laddr` and `redir` fields and the optional `ID` filter.\n7.0.0:Added `resp`, `multi-mem`, `rbs` and `rbp` fields.\n7.0.3:Added `ssub` field.\n7.2.0:Added `lib-name` and `lib-ver` fields.\n7.4.0:Added `watch` field.\n8.0.0:Added `io-thread` field.",
      .flag_names = "admin noscript loading stale"},
@@ -1594,7 +1594,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.0.0",
      .summary = "Sets the client eviction mode of the connection.",
      .complexity = "O(1)",
-     .arguments = kArguments250,
+     .arguments = kArguments246,
      .flag_names = "admin noscript loading stale"},
     {.name = "client|no-touch",
      .arity = 3,
@@ -1603,7 +1603,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.2.0",
      .summary = "Controls whether commands sent by the client affect the LRU/LFU of accessed keys.",
      .complexity = "O(1)",
-     .arguments = kArguments250,
+     .arguments = kArguments246,
      .flag_names = "noscript loading stale"},
     {.name = "client|pause",
      .arity = -3,
@@ -1612,7 +1612,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "3.0.0",
      .summary = "Suspends commands processing.",
      .complexity = "O(1)",
-     .arguments = kArguments255,
+     .arguments = kArguments248,
      .history = "6.2.0:`CLIENT PAUSE WRITE` mode added along with the `mode` option.",
      .flag_names = "admin noscript loading stale"},
     {.name = "client|reply",
@@ -1622,7 +1622,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "3.2.0",
      .summary = "Instructs the server whether to reply to commands.",
      .complexity = "O(1)",
-     .arguments = kArguments246,
+     .arguments = kArguments257,
      .flag_names = "noscript loading stale"},
     {.name = "client|setinfo",
      .arity = 4,
@@ -1631,7 +1631,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.2.0",
      .summary = "Sets information specific to the client or connection.",
      .complexity = "O(1)",
-     .arguments = kArguments248,
+     .arguments = kArguments259,
      .tips = "request_policy:all_nodes,response_policy:all_succeeded",
      .flag_names = "noscript loading stale"},
     {.name = "client|setname",
@@ -1712,7 +1712,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.8.13",
      .summary = "Extracts the key names from an arbitrary command.",
      .complexity = "O(N) where N is the number of arguments to the command",
-     .arguments = kArguments268,
+     .arguments = kArguments270,
      .flag_names = "loading stale"},
     {.name = "command|getkeysandflags",
      .arity = -3,
@@ -1721,7 +1721,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.0.0",
      .summary = "Extracts the key names and access flags for an arbitrary command.",
      .complexity = "O(N) where N is the number of arguments to the command",
-     .arguments = kArguments268,
+     .arguments = kArguments270,
      .flag_names = "loading stale"},
     {.name = "command|help",
      .arity = 2,
@@ -1749,7 +1749,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.0.0",
      .summary = "Returns a list of command names.",
      .complexity = "O(N) where N is the total number of Redis commands",
-     .arguments = kArguments270,
+     .arguments = kArguments269,
      .tips = "nondeterministic_output_order",
      .flag_names = "loading stale"},
     {.name = "config",
@@ -1814,9 +1814,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "6.2.0",
      .summary = "Copies the value of a key to a new key.",
      .complexity = "O(N) worst case for collections, where N is the number of nested items. O(1) for string values.",
-     .arguments = kArguments31,
+     .arguments = kArguments58,
      .flag_names = "write denyoom",
-     .key_specs = kKeySpecs32},
+     .key_specs = kKeySpecs59},
     {.name = "dbsize",
      .arity = 1,
      .categories = "keyspace,read,fast",
@@ -1868,7 +1868,7 @@ constexpr CommandSpec kFacts[] = {
      .arguments = kArguments15,
      .tips = "request_policy:multi_shard,response_policy:agg_sum",
      .flag_names = "write",
-     .key_specs = kKeySpecs33},
+     .key_specs = kKeySpecs60},
     {.name = "discard",
      .arity = 1,
      .categories = "fast,transaction",
@@ -1918,7 +1918,7 @@ constexpr CommandSpec kFacts[] = {
      .tips = "request_policy:multi_shard,response_policy:agg_sum",
      .history = "3.0.3:Accepts multiple `key` arguments.",
      .flag_names = "readonly fast",
-     .key_specs = kKeySpecs34},
+     .key_specs = kKeySpecs61},
     {.name = "expire",
      .arity = -3,
      .keys = {1, 1, 1, 0},
@@ -1927,7 +1927,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Sets the expiration time of a key in seconds.",
      .complexity = "O(1)",
-     .arguments = kArguments36,
+     .arguments = kArguments63,
      .history = "7.0.0:Added options: `NX`, `XX`, `GT` and `LT`.",
      .flag_names = "write fast",
      .key_specs = kKeySpecs29},
@@ -1939,7 +1939,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.2.0",
      .summary = "Sets the expiration time of a key to a Unix timestamp.",
      .complexity = "O(1)",
-     .arguments = kArguments37,
+     .arguments = kArguments64,
      .history = "7.0.0:Added options: `NX`, `XX`, `GT` and `LT`.",
      .flag_names = "write fast",
      .key_specs = kKeySpecs29},
@@ -2104,7 +2104,7 @@ constexpr CommandSpec kFacts[] = {
      .arguments = kArguments219,
      .history = "7.0.0:Added support for uppercase unit names.",
      .flag_names = "write denyoom",
-     .key_specs = kKeySpecs103},
+     .key_specs = kKeySpecs130},
     {.name = "get",
      .arity = 2,
      .keys = {1, 1, 1, 0},
@@ -2124,7 +2124,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.2.0",
      .summary = "Returns a bit value by offset.",
      .complexity = "O(1)",
-     .arguments = kArguments172,
+     .arguments = kArguments50,
      .flag_names = "readonly fast",
      .key_specs = kKeySpecs5},
     {.name = "getdel",
@@ -2182,10 +2182,10 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.0.0",
      .summary = "Deletes one or more fields and their values from a hash. Deletes the hash if no fields remain.",
      .complexity = "O(N) where N is the number of fields to be removed.",
-     .arguments = kArguments50,
+     .arguments = kArguments77,
      .history = "2.4.0:Accepts multiple `field` arguments.",
      .flag_names = "write fast",
-     .key_specs = kKeySpecs51},
+     .key_specs = kKeySpecs78},
     {.name = "hello",
      .arity = -1,
      .categories = "fast,connection",
@@ -2204,7 +2204,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.0.0",
      .summary = "Determines whether a field exists in a hash.",
      .complexity = "O(1)",
-     .arguments = kArguments52,
+     .arguments = kArguments79,
      .flag_names = "readonly fast",
      .key_specs = kKeySpecs30},
     {.name = "hexpire",
@@ -2215,7 +2215,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.4.0",
      .summary = "Set expiry for hash field using relative time to expire (seconds)",
      .complexity = "O(N) where N is the number of specified fields",
-     .arguments = kArguments54,
+     .arguments = kArguments81,
      .flag_names = "write fast",
      .key_specs = kKeySpecs29},
     {.name = "hexpireat",
@@ -2226,7 +2226,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.4.0",
      .summary = "Set expiry for hash field using an absolute Unix timestamp (seconds)",
      .complexity = "O(N) where N is the number of specified fields",
-     .arguments = kArguments55,
+     .arguments = kArguments82,
      .flag_names = "write fast",
      .key_specs = kKeySpecs29},
     {.name = "hexpiretime",
@@ -2237,7 +2237,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.4.0",
      .summary = "Returns the expiration time of a hash field as a Unix timestamp, in seconds.",
      .complexity = "O(N) where N is the number of specified fields",
-     .arguments = kArguments56,
+     .arguments = kArguments83,
      .flag_names = "readonly fast",
      .key_specs = kKeySpecs5},
     {.name = "hget",
@@ -2248,7 +2248,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.0.0",
      .summary = "Returns the value of a field in a hash.",
      .complexity = "O(1)",
-     .arguments = kArguments52,
+     .arguments = kArguments79,
      .flag_names = "readonly fast",
      .key_specs = kKeySpecs5},
     {.name = "hgetall",
@@ -2271,7 +2271,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "8.0.0",
      .summary = "Returns the value of a field and deletes it from the hash.",
      .complexity = "O(N) where N is the number of specified fields",
-     .arguments = kArguments56,
+     .arguments = kArguments83,
      .flag_names = "write fast",
      .key_specs = kKeySpecs6},
     {.name = "hgetex",
@@ -2282,7 +2282,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "8.0.0",
      .summary = "Get the value of one or more fields of a given hash key, and optionally set their expiration.",
      .complexity = "O(N) where N is the number of specified fields",
-     .arguments = kArguments57,
+     .arguments = kArguments84,
      .flag_names = "write fast",
      .key_specs = kKeySpecs9},
     {.name = "hincrby",
@@ -2293,7 +2293,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.0.0",
      .summary = "Increments the integer value of a field in a hash by a number. Uses 0 as initial value if the field doesn't exist.",
      .complexity = "O(1)",
-     .arguments = kArguments58,
+     .arguments = kArguments85,
      .flag_names = "write denyoom fast",
      .key_specs = kKeySpecs3},
     {.name = "hincrbyfloat",
@@ -2304,7 +2304,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.6.0",
      .summary = "Increments the floating point value of a field by a number. Uses 0 as initial value if the field doesn't exist.",
      .complexity = "O(1)",
-     .arguments = kArguments59,
+     .arguments = kArguments86,
      .flag_names = "write denyoom fast",
      .key_specs = kKeySpecs3},
     {.name = "hkeys",
@@ -2338,7 +2338,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.0.0",
      .summary = "Returns the values of all fields in a hash.",
      .complexity = "O(N) where N is the number of fields being requested.",
-     .arguments = kArguments50,
+     .arguments = kArguments77,
      .flag_names = "readonly fast",
      .key_specs = kKeySpecs5},
     {.name = "hmset",
@@ -2349,7 +2349,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.0.0",
      .summary = "Sets the values of multiple fields.",
      .complexity = "O(N) where N is the number of fields being set.",
-     .arguments = kArguments61,
+     .arguments = kArguments88,
      .flag_names = "write denyoom fast",
      .key_specs = kKeySpecs29,
      .deprecated_since = "4.0.0",
@@ -2363,7 +2363,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.4.0",
      .summary = "Removes the expiration time for each specified field",
      .complexity = "O(N) where N is the number of specified fields",
-     .arguments = kArguments56,
+     .arguments = kArguments83,
      .flag_names = "write fast",
      .key_specs = kKeySpecs29},
     {.name = "hpexpire",
@@ -2374,7 +2374,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.4.0",
      .summary = "Set expiry for hash field using relative time to expire (milliseconds)",
      .complexity = "O(N) where N is the number of specified fields",
-     .arguments = kArguments62,
+     .arguments = kArguments89,
      .flag_names = "write fast",
      .key_specs = kKeySpecs29},
     {.name = "hpexpireat",
@@ -2385,7 +2385,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.4.0",
      .summary = "Set expiry for hash field using an absolute Unix timestamp (milliseconds)",
      .complexity = "O(N) where N is the number of specified fields",
-     .arguments = kArguments63,
+     .arguments = kArguments90,
      .flag_names = "write fast",
      .key_specs = kKeySpecs29},
     {.name = "hpexpiretime",
@@ -2396,7 +2396,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.4.0",
      .summary = "Returns the expiration time of a hash field as a Unix timestamp, in msec.",
      .complexity = "O(N) where N is the number of specified fields",
-     .arguments = kArguments56,
+     .arguments = kArguments83,
      .flag_names = "readonly fast",
      .key_specs = kKeySpecs5},
     {.name = "hpttl",
@@ -2407,7 +2407,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.4.0",
      .summary = "Returns the TTL in milliseconds of a hash field.",
      .complexity = "O(N) where N is the number of specified fields",
-     .arguments = kArguments56,
+     .arguments = kArguments83,
      .tips = "nondeterministic_output",
      .flag_names = "readonly fast",
      .key_specs = kKeySpecs5},
@@ -2419,7 +2419,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "6.2.0",
      .summary = "Returns one or more random fields from a hash.",
      .complexity = "O(N) where N is the number of fields returned",
-     .arguments = kArguments65,
+     .arguments = kArguments92,
      .tips = "nondeterministic_output",
      .flag_names = "readonly",
      .key_specs = kKeySpecs5},
@@ -2431,7 +2431,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.8.0",
      .summary = "Iterates over fields and values of a hash.",
      .complexity = "O(1) for every call. O(N) for a complete iteration, including enough command calls for the cursor to return back to 0. N is the number of elements inside the collection.",
-     .arguments = kArguments66,
+     .arguments = kArguments93,
      .tips = "nondeterministic_output",
      .flag_names = "readonly",
      .key_specs = kKeySpecs5},
@@ -2443,7 +2443,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.0.0",
      .summary = "Creates or modifies the value of a field in a hash.",
      .complexity = "O(1) for each field/value pair added, so O(N) to add N field/value pairs when the command is called with multiple field/value pairs.",
-     .arguments = kArguments61,
+     .arguments = kArguments88,
      .history = "4.0.0:Accepts multiple `field` and `value` arguments.",
      .flag_names = "write denyoom fast",
      .key_specs = kKeySpecs29},
@@ -2455,7 +2455,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "8.0.0",
      .summary = "Set the value of one or more fields of a given hash key, and optionally set their expiration.",
      .complexity = "O(N) where N is the number of fields being set.",
-     .arguments = kArguments70,
+     .arguments = kArguments97,
      .flag_names = "write denyoom fast",
      .key_specs = kKeySpecs29},
     {.name = "hsetnx",
@@ -2466,7 +2466,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.0.0",
      .summary = "Sets the value of a field in a hash only when the field doesn't exist.",
      .complexity = "O(1)",
-     .arguments = kArguments71,
+     .arguments = kArguments98,
      .flag_names = "write denyoom fast",
      .key_specs = kKeySpecs1},
     {.name = "hstrlen",
@@ -2477,7 +2477,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "3.2.0",
      .summary = "Returns the length of the value of a field.",
      .complexity = "O(1)",
-     .arguments = kArguments52,
+     .arguments = kArguments79,
      .flag_names = "readonly fast",
      .key_specs = kKeySpecs30},
     {.name = "httl",
@@ -2488,7 +2488,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.4.0",
      .summary = "Returns the TTL in seconds of a hash field.",
      .complexity = "O(N) where N is the number of specified fields",
-     .arguments = kArguments56,
+     .arguments = kArguments83,
      .tips = "nondeterministic_output",
      .flag_names = "readonly fast",
      .key_specs = kKeySpecs5},
@@ -2555,7 +2555,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Returns all key names that match a pattern.",
      .complexity = "O(N) with N being the number of keys in the database, under the assumption that the key names in the database and the given pattern have limited length.",
-     .arguments = kArguments38,
+     .arguments = kArguments65,
      .tips = "request_policy:all_shards,nondeterministic_output_order",
      .flag_names = "readonly"},
     {.name = "lastsave",
@@ -2608,7 +2608,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.0.0",
      .summary = "Returns the cumulative distribution of latencies of a subset or all commands.",
      .complexity = "O(N) where N is the number of commands with latency information being retrieved.",
-     .arguments = kArguments223,
+     .arguments = kArguments222,
      .tips = "nondeterministic_output,request_policy:all_nodes,response_policy:special",
      .flag_names = "admin noscript loading stale"},
     {.name = "latency|history",
@@ -2637,7 +2637,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.8.13",
      .summary = "Resets the latency data for one or more events.",
      .complexity = "O(1)",
-     .arguments = kArguments222,
+     .arguments = kArguments223,
      .tips = "request_policy:all_nodes,response_policy:agg_sum",
      .flag_names = "admin noscript loading stale"},
     {.name = "lcs",
@@ -2659,7 +2659,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Returns an element from a list by its index.",
      .complexity = "O(N) where N is the number of elements to traverse to get to the element at index. This makes asking for the first or the last element of the list O(1).",
-     .arguments = kArguments116,
+     .arguments = kArguments143,
      .flag_names = "readonly",
      .key_specs = kKeySpecs5},
     {.name = "linsert",
@@ -2670,7 +2670,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.2.0",
      .summary = "Inserts an element before or after another element in a list.",
      .complexity = "O(N) where N is the number of elements to traverse before seeing the value pivot. This means that inserting somewhere on the left end on the list (head) can be considered O(1) and inserting somewhere on the right end (tail) is O(N).",
-     .arguments = kArguments118,
+     .arguments = kArguments145,
      .flag_names = "write denyoom",
      .key_specs = kKeySpecs1},
     {.name = "llen",
@@ -2692,9 +2692,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "6.2.0",
      .summary = "Returns an element after popping it from one list and pushing it to another. Deletes the list if the last element was moved.",
      .complexity = "O(1)",
-     .arguments = kArguments119,
+     .arguments = kArguments146,
      .flag_names = "write denyoom",
-     .key_specs = kKeySpecs113},
+     .key_specs = kKeySpecs140},
     {.name = "lmpop",
      .arity = -4,
      .categories = "write,list,slow",
@@ -2702,9 +2702,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.0.0",
      .summary = "Returns multiple elements from a list after removing them. Deletes the list if the last element was popped.",
      .complexity = "O(N+M) where N is the number of provided keys and M is the number of elements returned.",
-     .arguments = kArguments120,
+     .arguments = kArguments147,
      .flag_names = "write movablekeys",
-     .key_specs = kKeySpecs92},
+     .key_specs = kKeySpecs119},
     {.name = "lpop",
      .arity = -2,
      .keys = {1, 1, 1, 0},
@@ -2713,7 +2713,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Returns the first elements in a list after removing it. Deletes the list if the last element was popped.",
      .complexity = "O(N) where N is the number of elements returned",
-     .arguments = kArguments121,
+     .arguments = kArguments148,
      .history = "6.2.0:Added the `count` argument.",
      .flag_names = "write fast",
      .key_specs = kKeySpecs6},
@@ -2725,7 +2725,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "6.0.6",
      .summary = "Returns the index of matching elements in a list.",
      .complexity = "O(N) where N is the number of elements in the list, for the average case. When searching for elements near the head or the tail of the list, or when the MAXLEN option is provided, the command may run in constant time.",
-     .arguments = kArguments122,
+     .arguments = kArguments149,
      .flag_names = "readonly",
      .key_specs = kKeySpecs5},
     {.name = "lpush",
@@ -2736,7 +2736,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Prepends one or more elements to a list. Creates the key if it doesn't exist.",
      .complexity = "O(1) for each element added, so O(N) to add N elements when the command is called with multiple arguments.",
-     .arguments = kArguments123,
+     .arguments = kArguments150,
      .history = "2.4.0:Accepts multiple `element` arguments.",
      .flag_names = "write denyoom fast",
      .key_specs = kKeySpecs1},
@@ -2748,7 +2748,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.2.0",
      .summary = "Prepends one or more elements to a list only when the list exists.",
      .complexity = "O(1) for each element added, so O(N) to add N elements when the command is called with multiple arguments.",
-     .arguments = kArguments123,
+     .arguments = kArguments150,
      .history = "4.0.0:Accepts multiple `element` arguments.",
      .flag_names = "write denyoom fast",
      .key_specs = kKeySpecs1},
@@ -2760,7 +2760,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Returns a range of elements from a list.",
      .complexity = "O(S+N) where S is the distance of start offset from HEAD for small lists, from nearest end (HEAD or TAIL) for large lists; and N is the number of elements in the specified range.",
-     .arguments = kArguments105,
+     .arguments = kArguments132,
      .flag_names = "readonly",
      .key_specs = kKeySpecs5},
     {.name = "lrem",
@@ -2771,9 +2771,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Removes elements from a list. Deletes the list if the last element was removed.",
      .complexity = "O(N+M) where N is the length of the list and M is the number of elements removed.",
-     .arguments = kArguments124,
+     .arguments = kArguments151,
      .flag_names = "write",
-     .key_specs = kKeySpecs51},
+     .key_specs = kKeySpecs78},
     {.name = "lset",
      .arity = 4,
      .keys = {1, 1, 1, 0},
@@ -2782,7 +2782,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Sets the value of an element in a list by its index.",
      .complexity = "O(N) where N is the length of the list. Setting either the first or the last element of the list is O(1).",
-     .arguments = kArguments125,
+     .arguments = kArguments152,
      .flag_names = "write denyoom",
      .key_specs = kKeySpecs29},
     {.name = "ltrim",
@@ -2793,9 +2793,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Removes elements from both ends a list. Deletes the list if all elements were trimmed.",
      .complexity = "O(N) where N is the number of elements to be removed by the operation.",
-     .arguments = kArguments105,
+     .arguments = kArguments132,
      .flag_names = "write",
-     .key_specs = kKeySpecs51},
+     .key_specs = kKeySpecs78},
     {.name = "memory",
      .arity = -2,
      .categories = "slow",
@@ -2853,7 +2853,7 @@ constexpr CommandSpec kFacts[] = {
      .complexity = "O(N) where N is the number of samples.",
      .arguments = kArguments277,
      .flag_names = "readonly",
-     .key_specs = kKeySpecs40},
+     .key_specs = kKeySpecs67},
     {.name = "mget",
      .arity = -2,
      .keys = {1, -1, 1, 0},
@@ -2881,7 +2881,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Moves a key to another database.",
      .complexity = "O(1)",
-     .arguments = kArguments39,
+     .arguments = kArguments66,
      .flag_names = "write fast",
      .key_specs = kKeySpecs3},
     {.name = "mset",
@@ -2933,7 +2933,7 @@ constexpr CommandSpec kFacts[] = {
      .arguments = kArguments2,
      .tips = "nondeterministic_output",
      .flag_names = "readonly",
-     .key_specs = kKeySpecs40},
+     .key_specs = kKeySpecs67},
     {.name = "object|freq",
      .arity = 3,
      .keys = {2, 2, 1, 0},
@@ -2945,7 +2945,7 @@ constexpr CommandSpec kFacts[] = {
      .arguments = kArguments2,
      .tips = "nondeterministic_output",
      .flag_names = "readonly",
-     .key_specs = kKeySpecs40},
+     .key_specs = kKeySpecs67},
     {.name = "object|help",
      .arity = 2,
      .categories = "keyspace,slow",
@@ -2965,7 +2965,7 @@ constexpr CommandSpec kFacts[] = {
      .arguments = kArguments2,
      .tips = "nondeterministic_output",
      .flag_names = "readonly",
-     .key_specs = kKeySpecs40},
+     .key_specs = kKeySpecs67},
     {.name = "object|refcount",
      .arity = 3,
      .keys = {2, 2, 1, 0},
@@ -2977,7 +2977,7 @@ constexpr CommandSpec kFacts[] = {
      .arguments = kArguments2,
      .tips = "nondeterministic_output",
      .flag_names = "readonly",
-     .key_specs = kKeySpecs40},
+     .key_specs = kKeySpecs67},
     {.name = "persist",
      .arity = 2,
      .keys = {1, 1, 1, 0},
@@ -2997,7 +2997,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.6.0",
      .summary = "Sets the expiration time of a key in milliseconds.",
      .complexity = "O(1)",
-     .arguments = kArguments41,
+     .arguments = kArguments68,
      .history = "7.0.0:Added options: `NX`, `XX`, `GT` and `LT`.",
      .flag_names = "write fast",
      .key_specs = kKeySpecs29},
@@ -3009,7 +3009,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.6.0",
      .summary = "Sets the expiration time of a key to a Unix milliseconds timestamp.",
      .complexity = "O(1)",
-     .arguments = kArguments42,
+     .arguments = kArguments69,
      .history = "7.0.0:Added options: `NX`, `XX`, `GT` and `LT`.",
      .flag_names = "write fast",
      .key_specs = kKeySpecs29},
@@ -3032,7 +3032,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.8.9",
      .summary = "Adds elements to a HyperLogLog key. Creates the key if it doesn't exist.",
      .complexity = "O(1) to add every element.",
-     .arguments = kArguments192,
+     .arguments = kArguments52,
      .flag_names = "write denyoom fast",
      .key_specs = kKeySpecs1},
     {.name = "pfcount",
@@ -3045,7 +3045,7 @@ constexpr CommandSpec kFacts[] = {
      .complexity = "O(1) with a very small average constant time when called with a single key. O(N) with N being the number of keys, and much bigger constant times, when called with multiple keys.",
      .arguments = kArguments15,
      .flag_names = "readonly",
-     .key_specs = kKeySpecs193},
+     .key_specs = kKeySpecs53},
     {.name = "pfdebug",
      .arity = 3,
      .keys = {2, 2, 1, 0},
@@ -3054,9 +3054,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.8.9",
      .summary = "Internal commands for debugging HyperLogLog values.",
      .complexity = "N/A",
-     .arguments = kArguments196,
+     .arguments = kArguments54,
      .flag_names = "write denyoom admin",
-     .key_specs = kKeySpecs197,
+     .key_specs = kKeySpecs55,
      .doc_flags = "syscmd"},
     {.name = "pfmerge",
      .arity = -2,
@@ -3066,9 +3066,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.8.9",
      .summary = "Merges one or more HyperLogLog values into a single key.",
      .complexity = "O(N) to merge N HyperLogLogs, but with high constant times.",
-     .arguments = kArguments194,
+     .arguments = kArguments56,
      .flag_names = "write denyoom",
-     .key_specs = kKeySpecs195},
+     .key_specs = kKeySpecs57},
     {.name = "pfselftest",
      .arity = 1,
      .categories = "hyperloglog,admin,slow,dangerous",
@@ -3147,7 +3147,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.8.0",
      .summary = "Returns the active channels.",
      .complexity = "O(N) where N is the number of active channels, and assuming constant time pattern matching (relatively short channels and patterns)",
-     .arguments = kArguments230,
+     .arguments = kArguments232,
      .flag_names = "pubsub loading stale"},
     {.name = "pubsub|help",
      .arity = 2,
@@ -3172,7 +3172,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.8.0",
      .summary = "Returns a count of subscribers to channels.",
      .complexity = "O(N) for the NUMSUB subcommand, where N is the number of requested channels",
-     .arguments = kArguments231,
+     .arguments = kArguments230,
      .flag_names = "pubsub loading stale"},
     {.name = "pubsub|shardchannels",
      .arity = -2,
@@ -3181,7 +3181,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.0.0",
      .summary = "Returns the active shard channels.",
      .complexity = "O(N) where N is the number of active shard channels, and assuming constant time pattern matching (relatively short shard channels).",
-     .arguments = kArguments230,
+     .arguments = kArguments232,
      .flag_names = "pubsub loading stale"},
     {.name = "pubsub|shardnumsub",
      .arity = -2,
@@ -3190,7 +3190,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.0.0",
      .summary = "Returns the count of subscribers of shard channels.",
      .complexity = "O(N) for the SHARDNUMSUB subcommand, where N is the number of requested shard channels",
-     .arguments = kArguments232,
+     .arguments = kArguments231,
      .flag_names = "pubsub loading stale"},
     {.name = "punsubscribe",
      .arity = -1,
@@ -3229,9 +3229,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Renames a key and overwrites the destination.",
      .complexity = "O(1)",
-     .arguments = kArguments43,
+     .arguments = kArguments70,
      .flag_names = "write",
-     .key_specs = kKeySpecs44},
+     .key_specs = kKeySpecs71},
     {.name = "renamenx",
      .arity = 3,
      .keys = {1, 2, 1, 0},
@@ -3240,10 +3240,10 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Renames a key only when the target key name doesn't exist.",
      .complexity = "O(1)",
-     .arguments = kArguments43,
+     .arguments = kArguments70,
      .history = "3.2.0:The command no longer returns an error when source and destination names are the same.",
      .flag_names = "write fast",
-     .key_specs = kKeySpecs45},
+     .key_specs = kKeySpecs72},
     {.name = "reset",
      .arity = 1,
      .categories = "fast,connection",
@@ -3260,7 +3260,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.6.0",
      .summary = "Creates a key from the serialized representation of a value.",
      .complexity = "O(1) to create the new key and additional O(N*M) to reconstruct the serialized value, where N is the number of Redis objects composing the value and M their average size. For small string values the time complexity is thus O(1)+O(1*M) where M is small, so simply O(1). However for sorted set values the complexity is O(N*M*log(N)) because inserting values into sorted sets is O(log(N)).",
-     .arguments = kArguments46,
+     .arguments = kArguments73,
      .history = "3.0.0:Added the `REPLACE` modifier.\n5.0.0:Added the `ABSTTL` modifier.\n5.0.0:Added the `IDLETIME` and `FREQ` options.",
      .flag_names = "write denyoom",
      .key_specs = kKeySpecs21},
@@ -3280,7 +3280,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Returns and removes the last elements of a list. Deletes the list if the last element was popped.",
      .complexity = "O(N) where N is the number of elements returned",
-     .arguments = kArguments121,
+     .arguments = kArguments148,
      .history = "6.2.0:Added the `count` argument.",
      .flag_names = "write fast",
      .key_specs = kKeySpecs6},
@@ -3292,9 +3292,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.2.0",
      .summary = "Returns the last element of a list after removing and pushing it to another list. Deletes the list if the last element was popped.",
      .complexity = "O(1)",
-     .arguments = kArguments126,
+     .arguments = kArguments153,
      .flag_names = "write denyoom",
-     .key_specs = kKeySpecs113,
+     .key_specs = kKeySpecs140,
      .deprecated_since = "6.2.0",
      .replaced_by = "`LMOVE` with the `RIGHT` and `LEFT` arguments",
      .doc_flags = "deprecated"},
@@ -3306,7 +3306,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Appends one or more elements to a list. Creates the key if it doesn't exist.",
      .complexity = "O(1) for each element added, so O(N) to add N elements when the command is called with multiple arguments.",
-     .arguments = kArguments123,
+     .arguments = kArguments150,
      .history = "2.4.0:Accepts multiple `element` arguments.",
      .flag_names = "write denyoom fast",
      .key_specs = kKeySpecs1},
@@ -3318,7 +3318,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.2.0",
      .summary = "Appends an element to a list only when the list exists.",
      .complexity = "O(1) for each element added, so O(N) to add N elements when the command is called with multiple arguments.",
-     .arguments = kArguments123,
+     .arguments = kArguments150,
      .history = "4.0.0:Accepts multiple `element` arguments.",
      .flag_names = "write denyoom fast",
      .key_specs = kKeySpecs1},
@@ -3330,7 +3330,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Adds one or more members to a set. Creates the key if it doesn't exist.",
      .complexity = "O(1) for each element added, so O(N) to add N elements when the command is called with multiple arguments.",
-     .arguments = kArguments93,
+     .arguments = kArguments120,
      .history = "2.4.0:Accepts multiple `member` arguments.",
      .flag_names = "write denyoom fast",
      .key_specs = kKeySpecs1},
@@ -3349,7 +3349,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.8.0",
      .summary = "Iterates over the key names in the database.",
      .complexity = "O(1) for every call. O(N) for a complete iteration, including enough command calls for the cursor to return back to 0. N is the number of elements inside the collection.",
-     .arguments = kArguments47,
+     .arguments = kArguments74,
      .tips = "nondeterministic_output,request_policy:special,response_policy:special",
      .history = "6.0.0:Added the `TYPE` subcommand.",
      .flag_names = "readonly"},
@@ -3384,9 +3384,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Stores the difference of multiple sets in a key.",
      .complexity = "O(N) where N is the total number of elements in all given sets.",
-     .arguments = kArguments127,
+     .arguments = kArguments154,
      .flag_names = "write denyoom",
-     .key_specs = kKeySpecs128},
+     .key_specs = kKeySpecs155},
     {.name = "select",
      .arity = 2,
      .categories = "fast,connection",
@@ -3416,7 +3416,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.2.0",
      .summary = "Sets or clears the bit at offset of the string value. Creates the key if it doesn't exist.",
      .complexity = "O(1)",
-     .arguments = kArguments171,
+     .arguments = kArguments51,
      .flag_names = "write denyoom",
      .key_specs = kKeySpecs3},
     {.name = "setex",
@@ -3487,9 +3487,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.0.0",
      .summary = "Returns the number of members of the intersect of multiple sets.",
      .complexity = "O(N*M) worst case where N is the cardinality of the smallest set and M is the number of sets.",
-     .arguments = kArguments88,
+     .arguments = kArguments115,
      .flag_names = "readonly movablekeys",
-     .key_specs = kKeySpecs82},
+     .key_specs = kKeySpecs109},
     {.name = "sinterstore",
      .arity = -3,
      .keys = {1, -1, 1, 0},
@@ -3498,9 +3498,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Stores the intersect of multiple sets in a key.",
      .complexity = "O(N*M) worst case where N is the cardinality of the smallest set and M is the number of sets.",
-     .arguments = kArguments127,
+     .arguments = kArguments154,
      .flag_names = "write denyoom",
-     .key_specs = kKeySpecs128},
+     .key_specs = kKeySpecs155},
     {.name = "sismember",
      .arity = 3,
      .keys = {1, 1, 1, 0},
@@ -3509,7 +3509,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Determines whether a member belongs to a set.",
      .complexity = "O(1)",
-     .arguments = kArguments110,
+     .arguments = kArguments137,
      .flag_names = "readonly fast",
      .key_specs = kKeySpecs30},
     {.name = "slowlog",
@@ -3576,7 +3576,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "6.2.0",
      .summary = "Determines whether multiple members belong to a set.",
      .complexity = "O(N) where N is the number of elements being checked for membership",
-     .arguments = kArguments93,
+     .arguments = kArguments120,
      .flag_names = "readonly fast",
      .key_specs = kKeySpecs5},
     {.name = "smove",
@@ -3587,9 +3587,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Moves a member from one set to another.",
      .complexity = "O(1)",
-     .arguments = kArguments129,
+     .arguments = kArguments156,
      .flag_names = "write fast",
-     .key_specs = kKeySpecs113},
+     .key_specs = kKeySpecs140},
     {.name = "sort",
      .arity = -2,
      .keys = {1, 1, 1, 0},
@@ -3620,7 +3620,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Returns one or more random members from a set after removing them. Deletes the set if the last member was popped.",
      .complexity = "Without the count argument O(1), otherwise O(N) where N is the value of the passed count.",
-     .arguments = kArguments130,
+     .arguments = kArguments157,
      .tips = "nondeterministic_output",
      .history = "3.2.0:Added the `count` argument.",
      .flag_names = "write fast",
@@ -3644,7 +3644,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Get one or multiple random members from a set",
      .complexity = "Without the count argument O(1), otherwise O(N) where N is the absolute value of the passed count.",
-     .arguments = kArguments131,
+     .arguments = kArguments158,
      .tips = "nondeterministic_output",
      .history = "2.6.0:Added the optional `count` argument.",
      .flag_names = "readonly",
@@ -3657,10 +3657,10 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Removes one or more members from a set. Deletes the set if the last member was removed.",
      .complexity = "O(N) where N is the number of members to be removed.",
-     .arguments = kArguments93,
+     .arguments = kArguments120,
      .history = "2.4.0:Accepts multiple `member` arguments.",
      .flag_names = "write fast",
-     .key_specs = kKeySpecs51},
+     .key_specs = kKeySpecs78},
     {.name = "sscan",
      .arity = -3,
      .keys = {1, 1, 1, 0},
@@ -3669,7 +3669,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.8.0",
      .summary = "Iterates over members of a set.",
      .complexity = "O(1) for every call. O(N) for a complete iteration, including enough command calls for the cursor to return back to 0. N is the number of elements inside the collection.",
-     .arguments = kArguments109,
+     .arguments = kArguments136,
      .tips = "nondeterministic_output",
      .flag_names = "readonly",
      .key_specs = kKeySpecs5},
@@ -3738,9 +3738,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Stores the union of multiple sets in a key.",
      .complexity = "O(N) where N is the total number of elements in all given sets.",
-     .arguments = kArguments127,
+     .arguments = kArguments154,
      .flag_names = "write denyoom",
-     .key_specs = kKeySpecs128},
+     .key_specs = kKeySpecs155},
     {.name = "sunsubscribe",
      .arity = -1,
      .keys = {1, -1, 1, 0},
@@ -3749,7 +3749,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.0.0",
      .summary = "Stops listening to messages posted to shard channels.",
      .complexity = "O(N) where N is the number of shard channels to unsubscribe.",
-     .arguments = kArguments232,
+     .arguments = kArguments231,
      .flag_names = "pubsub noscript loading stale",
      .key_specs = kKeySpecs237},
     {.name = "swapdb",
@@ -3781,7 +3781,7 @@ constexpr CommandSpec kFacts[] = {
      .arguments = kArguments15,
      .tips = "request_policy:multi_shard,response_policy:agg_sum",
      .flag_names = "readonly fast",
-     .key_specs = kKeySpecs34},
+     .key_specs = kKeySpecs61},
     {.name = "ttl",
      .arity = 2,
      .keys = {1, 1, 1, 0},
@@ -3817,7 +3817,7 @@ constexpr CommandSpec kFacts[] = {
      .arguments = kArguments15,
      .tips = "request_policy:multi_shard,response_policy:agg_sum",
      .flag_names = "write fast",
-     .key_specs = kKeySpecs33},
+     .key_specs = kKeySpecs60},
     {.name = "unsubscribe",
      .arity = -1,
      .categories = "pubsub,slow",
@@ -3825,7 +3825,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.0.0",
      .summary = "Stops listening to messages posted to channels.",
      .complexity = "O(N) where N is the number of channels to unsubscribe.",
-     .arguments = kArguments231,
+     .arguments = kArguments230,
      .flag_names = "pubsub noscript loading stale"},
     {.name = "unwatch",
      .arity = 1,
@@ -3842,7 +3842,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "3.0.0",
      .summary = "Blocks until the asynchronous replication of all preceding write commands sent by the connection is completed.",
      .complexity = "O(1)",
-     .arguments = kArguments48,
+     .arguments = kArguments75,
      .tips = "request_policy:all_shards,response_policy:agg_min",
      .flag_names = "blocking"},
     {.name = "waitaof",
@@ -3852,7 +3852,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.2.0",
      .summary = "Blocks until all of the preceding write commands sent by the connection are written to the append-only file of the master and/or replicas.",
      .complexity = "O(1)",
-     .arguments = kArguments49,
+     .arguments = kArguments76,
      .tips = "request_policy:all_shards,response_policy:agg_min",
      .flag_names = "blocking"},
     {.name = "watch",
@@ -3865,7 +3865,7 @@ constexpr CommandSpec kFacts[] = {
      .complexity = "O(1) for every key.",
      .arguments = kArguments15,
      .flag_names = "noscript loading stale fast allow_busy",
-     .key_specs = kKeySpecs34},
+     .key_specs = kKeySpecs61},
     {.name = "xack",
      .arity = -4,
      .keys = {1, 1, 1, 0},
@@ -3874,7 +3874,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "5.0.0",
      .summary = "Returns the number of messages that were successfully acknowledged by the consumer group member of a stream.",
      .complexity = "O(1) for each message ID processed.",
-     .arguments = kArguments132,
+     .arguments = kArguments159,
      .flag_names = "write fast",
      .key_specs = kKeySpecs29},
     {.name = "xackdel",
@@ -3885,9 +3885,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "8.2.0",
      .summary = "Acknowledges and deletes one or multiple messages for a stream consumer group.",
      .complexity = "O(1) for each message ID processed.",
-     .arguments = kArguments135,
+     .arguments = kArguments162,
      .flag_names = "write fast",
-     .key_specs = kKeySpecs136},
+     .key_specs = kKeySpecs163},
     {.name = "xadd",
      .arity = -5,
      .keys = {1, 1, 1, 0},
@@ -3896,11 +3896,11 @@ constexpr CommandSpec kFacts[] = {
      .since = "5.0.0",
      .summary = "Appends a new message to a stream. Creates the key if it doesn't exist.",
      .complexity = "O(1) when adding a new entry, O(N) when trimming where N being the number of entries evicted.",
-     .arguments = kArguments141,
+     .arguments = kArguments168,
      .tips = "nondeterministic_output",
      .history = "6.2.0:Added the `NOMKSTREAM` option, `MINID` trimming strategy and the `LIMIT` option.\n7.0.0:Added support for the `<ms>-*` explicit ID form.\n8.2.0:Added the `KEEPREF`, `DELREF` and `ACKED` options.",
      .flag_names = "write denyoom fast",
-     .key_specs = kKeySpecs142},
+     .key_specs = kKeySpecs169},
     {.name = "xautoclaim",
      .arity = -6,
      .keys = {1, 1, 1, 0},
@@ -3909,11 +3909,11 @@ constexpr CommandSpec kFacts[] = {
      .since = "6.2.0",
      .summary = "Changes, or acquires, ownership of messages in a consumer group, as if the messages were delivered to as consumer group member.",
      .complexity = "O(1) if COUNT is small.",
-     .arguments = kArguments143,
+     .arguments = kArguments170,
      .tips = "nondeterministic_output",
      .history = "7.0.0:Added an element to the reply array, containing deleted entries the command cleared from the PEL",
      .flag_names = "write fast",
-     .key_specs = kKeySpecs51},
+     .key_specs = kKeySpecs78},
     {.name = "xclaim",
      .arity = -6,
      .keys = {1, 1, 1, 0},
@@ -3922,7 +3922,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "5.0.0",
      .summary = "Changes, or acquires, ownership of a message in a consumer group, as if the message was delivered a consumer group member.",
      .complexity = "O(log N) with N being the number of messages in the PEL of the consumer group.",
-     .arguments = kArguments144,
+     .arguments = kArguments171,
      .tips = "nondeterministic_output",
      .flag_names = "write fast",
      .key_specs = kKeySpecs29},
@@ -3934,9 +3934,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "5.0.0",
      .summary = "Returns the number of messages after removing them from a stream.",
      .complexity = "O(1) for each single item to delete in the stream, regardless of the stream size.",
-     .arguments = kArguments145,
+     .arguments = kArguments172,
      .flag_names = "write fast",
-     .key_specs = kKeySpecs51},
+     .key_specs = kKeySpecs78},
     {.name = "xdelex",
      .arity = -5,
      .keys = {1, 1, 1, 0},
@@ -3945,9 +3945,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "8.2.0",
      .summary = "Deletes one or multiple entries from the stream.",
      .complexity = "O(1) for each single item to delete in the stream, regardless of the stream size.",
-     .arguments = kArguments146,
+     .arguments = kArguments173,
      .flag_names = "write fast",
-     .key_specs = kKeySpecs51},
+     .key_specs = kKeySpecs78},
     {.name = "xgroup",
      .arity = -2,
      .categories = "slow",
@@ -3963,10 +3963,10 @@ constexpr CommandSpec kFacts[] = {
      .since = "5.0.0",
      .summary = "Creates a consumer group.",
      .complexity = "O(1)",
-     .arguments = kArguments154,
+     .arguments = kArguments178,
      .history = "7.0.0:Added the `entries_read` named argument.",
      .flag_names = "write denyoom",
-     .key_specs = kKeySpecs148},
+     .key_specs = kKeySpecs179},
     {.name = "xgroup|createconsumer",
      .arity = 5,
      .keys = {2, 2, 1, 0},
@@ -3975,9 +3975,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "6.2.0",
      .summary = "Creates a consumer in a consumer group.",
      .complexity = "O(1)",
-     .arguments = kArguments147,
+     .arguments = kArguments174,
      .flag_names = "write denyoom",
-     .key_specs = kKeySpecs148},
+     .key_specs = kKeySpecs179},
     {.name = "xgroup|delconsumer",
      .arity = 5,
      .keys = {2, 2, 1, 0},
@@ -3986,9 +3986,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "5.0.0",
      .summary = "Deletes a consumer from a consumer group.",
      .complexity = "O(1)",
-     .arguments = kArguments147,
+     .arguments = kArguments174,
      .flag_names = "write",
-     .key_specs = kKeySpecs150},
+     .key_specs = kKeySpecs175},
     {.name = "xgroup|destroy",
      .arity = 4,
      .keys = {2, 2, 1, 0},
@@ -3997,9 +3997,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "5.0.0",
      .summary = "Destroys a consumer group.",
      .complexity = "O(N) where N is the number of entries in the group's pending entries list (PEL).",
-     .arguments = kArguments149,
+     .arguments = kArguments176,
      .flag_names = "write",
-     .key_specs = kKeySpecs150},
+     .key_specs = kKeySpecs175},
     {.name = "xgroup|help",
      .arity = 2,
      .categories = "stream,slow",
@@ -4016,10 +4016,10 @@ constexpr CommandSpec kFacts[] = {
      .since = "5.0.0",
      .summary = "Sets the last-delivered ID of a consumer group.",
      .complexity = "O(1)",
-     .arguments = kArguments152,
+     .arguments = kArguments180,
      .history = "7.0.0:Added the optional `entries_read` argument.",
      .flag_names = "write",
-     .key_specs = kKeySpecs153},
+     .key_specs = kKeySpecs181},
     {.name = "xinfo",
      .arity = -2,
      .categories = "slow",
@@ -4035,11 +4035,11 @@ constexpr CommandSpec kFacts[] = {
      .since = "5.0.0",
      .summary = "Returns a list of the consumers in a consumer group.",
      .complexity = "O(1)",
-     .arguments = kArguments149,
+     .arguments = kArguments176,
      .tips = "nondeterministic_output",
      .history = "7.2.0:Added the `inactive` field, and changed the meaning of `idle`.",
      .flag_names = "readonly",
-     .key_specs = kKeySpecs157},
+     .key_specs = kKeySpecs184},
     {.name = "xinfo|groups",
      .arity = 3,
      .keys = {2, 2, 1, 0},
@@ -4051,7 +4051,7 @@ constexpr CommandSpec kFacts[] = {
      .arguments = kArguments2,
      .history = "7.0.0:Added the `entries-read` and `lag` fields",
      .flag_names = "readonly",
-     .key_specs = kKeySpecs157},
+     .key_specs = kKeySpecs184},
     {.name = "xinfo|help",
      .arity = 2,
      .categories = "stream,slow",
@@ -4068,10 +4068,10 @@ constexpr CommandSpec kFacts[] = {
      .since = "5.0.0",
      .summary = "Returns information about a stream.",
      .complexity = "O(1)",
-     .arguments = kArguments156,
+     .arguments = kArguments183,
      .history = "6.0.0:Added the `FULL` modifier.\n7.0.0:Added the `max-deleted-entry-id`, `entries-added`, `recorded-first-entry-id`, `entries-read` and `lag` fields\n7.2.0:Added the `active-time` field, and changed the meaning of `seen-time`.",
      .flag_names = "readonly",
-     .key_specs = kKeySpecs157},
+     .key_specs = kKeySpecs184},
     {.name = "xlen",
      .arity = 2,
      .keys = {1, 1, 1, 0},
@@ -4091,7 +4091,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "5.0.0",
      .summary = "Returns the information and entries from a stream consumer group's pending entries list.",
      .complexity = "O(N) with N being the number of elements returned, so asking for a small fixed number of entries per call is O(1). O(M), where M is the total number of entries scanned when used with the IDLE filter. When the command returns just the summary and the list of consumers is small, it runs in O(1) time; otherwise, an additional O(N) time for iterating every consumer.",
-     .arguments = kArguments159,
+     .arguments = kArguments186,
      .tips = "nondeterministic_output",
      .history = "6.2.0:Added the `IDLE` option and exclusive range intervals.",
      .flag_names = "readonly",
@@ -4104,7 +4104,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "5.0.0",
      .summary = "Returns the messages from a stream within a range of IDs.",
      .complexity = "O(N) with N being the number of elements being returned. If N is constant (e.g. always asking for the first 10 elements with COUNT), you can consider it O(1).",
-     .arguments = kArguments160,
+     .arguments = kArguments187,
      .history = "6.2.0:Added exclusive ranges.",
      .flag_names = "readonly",
      .key_specs = kKeySpecs5},
@@ -4114,9 +4114,9 @@ constexpr CommandSpec kFacts[] = {
      .group = "stream",
      .since = "5.0.0",
      .summary = "Returns messages from multiple streams with IDs greater than the ones requested. Blocks until a message is available otherwise.",
-     .arguments = kArguments162,
+     .arguments = kArguments189,
      .flag_names = "readonly blocking movablekeys",
-     .key_specs = kKeySpecs163},
+     .key_specs = kKeySpecs190},
     {.name = "xreadgroup",
      .arity = -7,
      .categories = "write,stream,slow,blocking",
@@ -4124,9 +4124,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "5.0.0",
      .summary = "Returns new or historical messages from a stream for a consumer in a group. Blocks until a message is available otherwise.",
      .complexity = "For each stream mentioned: O(M) with M being the number of elements returned. If M is constant (e.g. always asking for the first 10 elements with COUNT), you can consider it O(1). On the other side when XREADGROUP blocks, XADD will pay the O(N) time in order to serve the N clients blocked on the stream getting new data.",
-     .arguments = kArguments165,
+     .arguments = kArguments192,
      .flag_names = "write blocking movablekeys",
-     .key_specs = kKeySpecs166},
+     .key_specs = kKeySpecs193},
     {.name = "xrevrange",
      .arity = -4,
      .keys = {1, 1, 1, 0},
@@ -4135,7 +4135,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "5.0.0",
      .summary = "Returns the messages from a stream within a range of IDs in reverse order.",
      .complexity = "O(N) with N being the number of elements returned. If N is constant (e.g. always asking for the first 10 elements with COUNT), you can consider it O(1).",
-     .arguments = kArguments167,
+     .arguments = kArguments194,
      .history = "6.2.0:Added exclusive ranges.",
      .flag_names = "readonly",
      .key_specs = kKeySpecs5},
@@ -4147,7 +4147,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "5.0.0",
      .summary = "An internal command for replicating stream values.",
      .complexity = "O(1)",
-     .arguments = kArguments168,
+     .arguments = kArguments195,
      .history = "7.0.0:Added the `entries_added` and `max_deleted_entry_id` arguments.",
      .flag_names = "write denyoom fast",
      .key_specs = kKeySpecs29},
@@ -4159,11 +4159,11 @@ constexpr CommandSpec kFacts[] = {
      .since = "5.0.0",
      .summary = "Deletes messages from the beginning of a stream.",
      .complexity = "O(N), with N being the number of evicted entries. Constant times are very small however, since entries are organized in macro nodes containing multiple entries that can be released with a single deallocation.",
-     .arguments = kArguments170,
+     .arguments = kArguments197,
      .tips = "nondeterministic_output",
      .history = "6.2.0:Added the `MINID` trimming strategy and the `LIMIT` option.\n8.2.0:Added the `KEEPREF`, `DELREF` and `ACKED` options.",
      .flag_names = "write",
-     .key_specs = kKeySpecs51},
+     .key_specs = kKeySpecs78},
     {.name = "zadd",
      .arity = -4,
      .keys = {1, 1, 1, 0},
@@ -4172,7 +4172,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.2.0",
      .summary = "Adds one or more members to a sorted set, or updates their scores. Creates the key if it doesn't exist.",
      .complexity = "O(log(N)) for each item added, where N is the number of elements in the sorted set.",
-     .arguments = kArguments79,
+     .arguments = kArguments106,
      .history = "2.4.0:Accepts multiple elements.\n3.0.2:Added the `XX`, `NX`, `CH` and `INCR` options.\n6.2.0:Added the `GT` and `LT` options.",
      .flag_names = "write denyoom fast",
      .key_specs = kKeySpecs29},
@@ -4195,7 +4195,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.0.0",
      .summary = "Returns the count of members in a sorted set that have scores within a range.",
      .complexity = "O(log(N)) with N being the number of elements in the sorted set.",
-     .arguments = kArguments80,
+     .arguments = kArguments107,
      .flag_names = "readonly fast",
      .key_specs = kKeySpecs5},
     {.name = "zdiff",
@@ -4205,9 +4205,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "6.2.0",
      .summary = "Returns the difference between multiple sorted sets.",
      .complexity = "O(L + (N-K)log(N)) worst case where L is the total number of elements in all the sets, N is the size of the first set, and K is the size of the result set.",
-     .arguments = kArguments81,
+     .arguments = kArguments108,
      .flag_names = "readonly movablekeys",
-     .key_specs = kKeySpecs82},
+     .key_specs = kKeySpecs109},
     {.name = "zdiffstore",
      .arity = -4,
      .keys = {1, 1, 1, 0},
@@ -4216,9 +4216,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "6.2.0",
      .summary = "Stores the difference of multiple sorted sets in a key.",
      .complexity = "O(L + (N-K)log(N)) worst case where L is the total number of elements in all the sets, N is the size of the first set, and K is the size of the result set.",
-     .arguments = kArguments83,
+     .arguments = kArguments110,
      .flag_names = "write denyoom movablekeys",
-     .key_specs = kKeySpecs84},
+     .key_specs = kKeySpecs111},
     {.name = "zincrby",
      .arity = 4,
      .keys = {1, 1, 1, 0},
@@ -4227,7 +4227,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.2.0",
      .summary = "Increments the score of a member in a sorted set.",
      .complexity = "O(log(N)) where N is the number of elements in the sorted set.",
-     .arguments = kArguments85,
+     .arguments = kArguments112,
      .flag_names = "write denyoom fast",
      .key_specs = kKeySpecs3},
     {.name = "zinter",
@@ -4237,9 +4237,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "6.2.0",
      .summary = "Returns the intersect of multiple sorted sets.",
      .complexity = "O(N*K)+O(M*log(M)) worst case with N being the smallest input sorted set, K being the number of input sorted sets and M being the number of elements in the resulting sorted set.",
-     .arguments = kArguments87,
+     .arguments = kArguments114,
      .flag_names = "readonly movablekeys",
-     .key_specs = kKeySpecs82},
+     .key_specs = kKeySpecs109},
     {.name = "zintercard",
      .arity = -3,
      .categories = "read,sortedset,slow",
@@ -4247,9 +4247,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.0.0",
      .summary = "Returns the number of members of the intersect of multiple sorted sets.",
      .complexity = "O(N*K) worst case with N being the smallest input sorted set, K being the number of input sorted sets.",
-     .arguments = kArguments88,
+     .arguments = kArguments115,
      .flag_names = "readonly movablekeys",
-     .key_specs = kKeySpecs82},
+     .key_specs = kKeySpecs109},
     {.name = "zinterstore",
      .arity = -4,
      .keys = {1, 1, 1, 0},
@@ -4258,9 +4258,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.0.0",
      .summary = "Stores the intersect of multiple sorted sets in a key.",
      .complexity = "O(N*K)+O(M*log(M)) worst case with N being the smallest input sorted set, K being the number of input sorted sets and M being the number of elements in the resulting sorted set.",
-     .arguments = kArguments89,
+     .arguments = kArguments116,
      .flag_names = "write denyoom movablekeys",
-     .key_specs = kKeySpecs84},
+     .key_specs = kKeySpecs111},
     {.name = "zlexcount",
      .arity = 4,
      .keys = {1, 1, 1, 0},
@@ -4269,7 +4269,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.8.9",
      .summary = "Returns the number of members in a sorted set within a lexicographical range.",
      .complexity = "O(log(N)) with N being the number of elements in the sorted set.",
-     .arguments = kArguments90,
+     .arguments = kArguments117,
      .flag_names = "readonly fast",
      .key_specs = kKeySpecs5},
     {.name = "zmpop",
@@ -4279,9 +4279,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.0.0",
      .summary = "Returns the highest- or lowest-scoring members from one or more sorted sets after removing them. Deletes the sorted set if the last member was popped.",
      .complexity = "O(K) + O(M*log(N)) where K is the number of provided keys, N being the number of elements in the sorted set, and M being the number of elements popped.",
-     .arguments = kArguments91,
+     .arguments = kArguments118,
      .flag_names = "write movablekeys",
-     .key_specs = kKeySpecs92},
+     .key_specs = kKeySpecs119},
     {.name = "zmscore",
      .arity = -3,
      .keys = {1, 1, 1, 0},
@@ -4290,7 +4290,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "6.2.0",
      .summary = "Returns the score of one or more members in a sorted set.",
      .complexity = "O(N) where N is the number of members being requested.",
-     .arguments = kArguments93,
+     .arguments = kArguments120,
      .flag_names = "readonly fast",
      .key_specs = kKeySpecs5},
     {.name = "zpopmax",
@@ -4301,7 +4301,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "5.0.0",
      .summary = "Returns the highest-scoring members from a sorted set after removing them. Deletes the sorted set if the last member was popped.",
      .complexity = "O(log(N)*M) with N being the number of elements in the sorted set, and M being the number of elements popped.",
-     .arguments = kArguments94,
+     .arguments = kArguments121,
      .flag_names = "write fast",
      .key_specs = kKeySpecs6},
     {.name = "zpopmin",
@@ -4312,7 +4312,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "5.0.0",
      .summary = "Returns the lowest-scoring members from a sorted set after removing them. Deletes the sorted set if the last member was popped.",
      .complexity = "O(log(N)*M) with N being the number of elements in the sorted set, and M being the number of elements popped.",
-     .arguments = kArguments94,
+     .arguments = kArguments121,
      .flag_names = "write fast",
      .key_specs = kKeySpecs6},
     {.name = "zrandmember",
@@ -4323,7 +4323,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "6.2.0",
      .summary = "Returns one or more random members from a sorted set.",
      .complexity = "O(N) where N is the number of members returned",
-     .arguments = kArguments96,
+     .arguments = kArguments123,
      .tips = "nondeterministic_output",
      .flag_names = "readonly",
      .key_specs = kKeySpecs5},
@@ -4335,7 +4335,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.2.0",
      .summary = "Returns members in a sorted set within a range of indexes.",
      .complexity = "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements returned.",
-     .arguments = kArguments99,
+     .arguments = kArguments126,
      .history = "6.2.0:Added the `REV`, `BYSCORE`, `BYLEX` and `LIMIT` options.",
      .flag_names = "readonly",
      .key_specs = kKeySpecs5},
@@ -4347,7 +4347,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.8.9",
      .summary = "Returns members in a sorted set within a lexicographical range.",
      .complexity = "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements being returned. If M is constant (e.g. always asking for the first 10 elements with LIMIT), you can consider it O(log(N)).",
-     .arguments = kArguments100,
+     .arguments = kArguments127,
      .flag_names = "readonly",
      .key_specs = kKeySpecs5,
      .deprecated_since = "6.2.0",
@@ -4361,7 +4361,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.5",
      .summary = "Returns members in a sorted set within a range of scores.",
      .complexity = "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements being returned. If M is constant (e.g. always asking for the first 10 elements with LIMIT), you can consider it O(log(N)).",
-     .arguments = kArguments101,
+     .arguments = kArguments128,
      .history = "2.0.0:Added the `WITHSCORES` modifier.",
      .flag_names = "readonly",
      .key_specs = kKeySpecs5,
@@ -4376,9 +4376,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "6.2.0",
      .summary = "Stores a range of members from sorted set in a key.",
      .complexity = "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements stored into the destination key.",
-     .arguments = kArguments102,
+     .arguments = kArguments129,
      .flag_names = "write denyoom",
-     .key_specs = kKeySpecs103},
+     .key_specs = kKeySpecs130},
     {.name = "zrank",
      .arity = -3,
      .keys = {1, 1, 1, 0},
@@ -4387,7 +4387,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.0.0",
      .summary = "Returns the index of a member in a sorted set ordered by ascending scores.",
      .complexity = "O(log(N))",
-     .arguments = kArguments104,
+     .arguments = kArguments131,
      .history = "7.2.0:Added the optional `WITHSCORE` argument.",
      .flag_names = "readonly fast",
      .key_specs = kKeySpecs5},
@@ -4399,10 +4399,10 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.2.0",
      .summary = "Removes one or more members from a sorted set. Deletes the sorted set if all members were removed.",
      .complexity = "O(M*log(N)) with N being the number of elements in the sorted set and M the number of elements to be removed.",
-     .arguments = kArguments93,
+     .arguments = kArguments120,
      .history = "2.4.0:Accepts multiple elements.",
      .flag_names = "write fast",
-     .key_specs = kKeySpecs51},
+     .key_specs = kKeySpecs78},
     {.name = "zremrangebylex",
      .arity = 4,
      .keys = {1, 1, 1, 0},
@@ -4411,9 +4411,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.8.9",
      .summary = "Removes members in a sorted set within a lexicographical range. Deletes the sorted set if all members were removed.",
      .complexity = "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements removed by the operation.",
-     .arguments = kArguments90,
+     .arguments = kArguments117,
      .flag_names = "write",
-     .key_specs = kKeySpecs51},
+     .key_specs = kKeySpecs78},
     {.name = "zremrangebyrank",
      .arity = 4,
      .keys = {1, 1, 1, 0},
@@ -4422,9 +4422,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.0.0",
      .summary = "Removes members in a sorted set within a range of indexes. Deletes the sorted set if all members were removed.",
      .complexity = "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements removed by the operation.",
-     .arguments = kArguments105,
+     .arguments = kArguments132,
      .flag_names = "write",
-     .key_specs = kKeySpecs51},
+     .key_specs = kKeySpecs78},
     {.name = "zremrangebyscore",
      .arity = 4,
      .keys = {1, 1, 1, 0},
@@ -4433,9 +4433,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.2.0",
      .summary = "Removes members in a sorted set within a range of scores. Deletes the sorted set if all members were removed.",
      .complexity = "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements removed by the operation.",
-     .arguments = kArguments80,
+     .arguments = kArguments107,
      .flag_names = "write",
-     .key_specs = kKeySpecs51},
+     .key_specs = kKeySpecs78},
     {.name = "zrevrange",
      .arity = -4,
      .keys = {1, 1, 1, 0},
@@ -4444,7 +4444,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.2.0",
      .summary = "Returns members in a sorted set within a range of indexes in reverse order.",
      .complexity = "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements returned.",
-     .arguments = kArguments106,
+     .arguments = kArguments133,
      .flag_names = "readonly",
      .key_specs = kKeySpecs5,
      .deprecated_since = "6.2.0",
@@ -4458,7 +4458,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.8.9",
      .summary = "Returns members in a sorted set within a lexicographical range in reverse order.",
      .complexity = "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements being returned. If M is constant (e.g. always asking for the first 10 elements with LIMIT), you can consider it O(log(N)).",
-     .arguments = kArguments107,
+     .arguments = kArguments134,
      .flag_names = "readonly",
      .key_specs = kKeySpecs5,
      .deprecated_since = "6.2.0",
@@ -4472,7 +4472,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.2.0",
      .summary = "Returns members in a sorted set within a range of scores in reverse order.",
      .complexity = "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements being returned. If M is constant (e.g. always asking for the first 10 elements with LIMIT), you can consider it O(log(N)).",
-     .arguments = kArguments108,
+     .arguments = kArguments135,
      .history = "2.1.6:`min` and `max` can be exclusive.",
      .flag_names = "readonly",
      .key_specs = kKeySpecs5,
@@ -4487,7 +4487,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.0.0",
      .summary = "Returns the index of a member in a sorted set ordered by descending scores.",
      .complexity = "O(log(N))",
-     .arguments = kArguments104,
+     .arguments = kArguments131,
      .history = "7.2.0:Added the optional `WITHSCORE` argument.",
      .flag_names = "readonly fast",
      .key_specs = kKeySpecs5},
@@ -4499,7 +4499,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.8.0",
      .summary = "Iterates over members and scores of a sorted set.",
      .complexity = "O(1) for every call. O(N) for a complete iteration, including enough command calls for the cursor to return back to 0. N is the number of elements inside the collection.",
-     .arguments = kArguments109,
+     .arguments = kArguments136,
      .tips = "nondeterministic_output",
      .flag_names = "readonly",
      .key_specs = kKeySpecs5},
@@ -4511,7 +4511,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.2.0",
      .summary = "Returns the score of a member in a sorted set.",
      .complexity = "O(1)",
-     .arguments = kArguments110,
+     .arguments = kArguments137,
      .flag_names = "readonly fast",
      .key_specs = kKeySpecs5},
     {.name = "zunion",
@@ -4521,9 +4521,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "6.2.0",
      .summary = "Returns the union of multiple sorted sets.",
      .complexity = "O(N)+O(M*log(M)) with N being the sum of the sizes of the input sorted sets, and M being the number of elements in the resulting sorted set.",
-     .arguments = kArguments87,
+     .arguments = kArguments114,
      .flag_names = "readonly movablekeys",
-     .key_specs = kKeySpecs82},
+     .key_specs = kKeySpecs109},
     {.name = "zunionstore",
      .arity = -4,
      .keys = {1, 1, 1, 0},
@@ -4532,9 +4532,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.0.0",
      .summary = "Stores the union of multiple sorted sets in a key.",
      .complexity = "O(N)+O(M log(M)) with N being the sum of the sizes of the input sorted sets, and M being the number of elements in the resulting sorted set.",
-     .arguments = kArguments89,
+     .arguments = kArguments116,
      .flag_names = "write denyoom movablekeys",
-     .key_specs = kKeySpecs84},
+     .key_specs = kKeySpecs111},
 };
 
 }  // namespace

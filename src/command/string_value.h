@@ -2,11 +2,13 @@
 // streamed to disk, and the errors that go with it.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "base/limits.h"
 #include "command/context.h"
 #include "keyspace/keyspace.h"
 #include "storage/extents.h"
@@ -56,15 +58,40 @@ class PendingValue {
   void reply_range(CommandContext& ctx, uint64_t first, uint64_t length) const;
   // Its bytes; empty with the error answered.
   std::optional<std::string> bytes(CommandContext& ctx) const;
+  // Calls visit(bytes, offset of their first byte) -> bool "go on" over a range (inside the value), verified piece by piece.
+  // False: the error was answered.
+  template <typename Visit>
+  bool read_pieces(CommandContext& ctx, uint64_t first, uint64_t length, Visit&& visit) const;
+  // Only when it does not lie in an extent.
+  std::string_view memory_bytes() const { return bytes_; }
   // Only of extents; null when it could not be opened.
   const std::shared_ptr<Extent>& extent() const { return extent_; }
 
  private:
+  static constexpr uint64_t kPieceBytes = 4 * kChunkBytes;
+
   void reply_damaged(CommandContext& ctx, const Error& error) const;
 
   std::string bytes_;
   std::shared_ptr<Extent> extent_;
   std::optional<Error> error_;
 };
+
+template <typename Visit>
+bool PendingValue::read_pieces(CommandContext& ctx, uint64_t first, uint64_t length, Visit&& visit) const {
+  if (error_) return reply_damaged(ctx, *error_), false;
+  if (!extent_) {
+    visit(std::string_view(bytes_).substr(first, length), first);
+    return true;
+  }
+  std::string piece;
+  for (uint64_t at = first; at < first + length; at += piece.size()) {
+    // On the boundaries of pieces, so that no chunk is verified twice.
+    piece.resize(std::min(first + length, (at / kPieceBytes + 1) * kPieceBytes) - at);
+    if (const Status sound = extent_->read(at, piece.size(), piece.data()); !sound) return reply_damaged(ctx, sound.error()), false;
+    if (!visit(std::string_view(piece), at)) return true;
+  }
+  return true;
+}
 
 }  // namespace pion

@@ -98,6 +98,8 @@ class Table {
     add(server_commands());
     add(command_commands());
     add(string_commands());
+    add(bitmap_commands());
+    add(hyperloglog_commands());
     add(key_commands());
     add(hash_commands());
     add(list_commands());

@@ -55,6 +55,7 @@ struct KeyspaceSettings {
   std::atomic<uint32_t> lfu_log_factor{10};
   std::atomic<uint32_t> lfu_decay_minutes{1};
   std::atomic<bool> active_expire{true};
+  std::atomic<uint64_t> hll_sparse_max_bytes{3000};
 };
 
 // The classes of notify-keyspace-events.

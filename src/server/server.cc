@@ -113,7 +113,7 @@ void Server::hook_options() {
   const auto memory = [this](const Settings& settings) -> Status { return set_memory_limits(settings), Status{}; };
   for (std::string_view name : {"maxmemory", "maxmemory-policy", "maxmemory-samples", "lfu-log-factor", "lfu-decay-time", "active-expire",
                                 "hash-max-listpack-entries", "hash-max-listpack-value", "list-max-listpack-size",
-                                "list-compress-depth"}) {
+                                "list-compress-depth", "hll-sparse-max-bytes"}) {
     options_.on_change(name, memory);
   }
 }
@@ -125,6 +125,7 @@ void Server::set_memory_limits(const Settings& settings) {
   limits.lfu_log_factor = static_cast<uint32_t>(settings.lfu_log_factor);
   limits.lfu_decay_minutes = static_cast<uint32_t>(settings.lfu_decay_minutes);
   limits.active_expire = settings.active_expire;
+  limits.hll_sparse_max_bytes = settings.hll_sparse_max_bytes;
   limits.maxmemory = settings.maxmemory_bytes;
   collection_limits().list_listpack_size = settings.list_max_listpack_size;
   collection_limits().hash_entries = static_cast<uint64_t>(settings.hash_max_listpack_entries);
