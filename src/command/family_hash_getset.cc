@@ -34,6 +34,12 @@ bool field_expiry_argument(CommandContext& ctx, size_t position, bool in_seconds
   return valid;
 }
 
+void name_listpackex(TypedKey& hash, std::string_view any_field) {
+  if (!hash.exists() || kHashOps.encoding_name(hash.entry()) != "listpack") return;
+  HashDelta(delta_of_thread(), HashDelta::Op::kExpire).field(any_field).expiry(0);  // none has one yet
+  hash.change(delta_of_thread());
+}
+
 namespace {
 
 using Lookup = KeyAccess::Lookup;
@@ -117,6 +123,7 @@ Outcome hgetex_command(CommandContext& ctx) {
   const size_t first = position + 2;
   const int64_t now = wall_ms();
   bool deleted = false, expires = false, persisted = false;
+  if (expiry) name_listpackex(hash, ctx.arg(first));
   ctx.reply.array(static_cast<int64_t>(ctx.argc() - first));
   for (size_t i = first; i < ctx.argc(); ++i) {
     HashField field;

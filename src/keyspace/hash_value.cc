@@ -256,7 +256,7 @@ void apply_to_table(HashTable& table, ByteReader in, HashDelta::Op op) {
         if (table.get(change.name, old)) table.set(change.name, old.value.bytes, change.expiry_ms);
         break;
     }
-    if (has_expiry(op) && change.expiry_ms != 0) table.label = std::max<uint8_t>(table.label, kListpackEx);
+    if (has_expiry(op)) table.label = std::max<uint8_t>(table.label, kListpackEx);
   }
   if (table.size() > collection_limits().hash_entries) table.label = kHashtable;
 }
@@ -264,7 +264,7 @@ void apply_to_table(HashTable& table, ByteReader in, HashDelta::Op op) {
 template <typename Bytes>
 Header apply_to_packed(Bytes& bytes, ByteReader in, HashDelta::Op op, uint8_t label) {
   PackedHash<Bytes> hash(bytes);
-  hash.header().label = label;
+  hash.header().label = has_expiry(op) ? std::max<uint8_t>(label, kListpackEx) : label;
   while (!in.empty()) {
     const Change change = read_change(in, op);
     switch (op) {
