@@ -17,7 +17,7 @@ bool fields_argument(CommandContext& ctx, size_t position, std::string_view numb
 bool field_expiry_argument(CommandContext& ctx, size_t position, bool in_seconds, bool absolute, int64_t& at_ms);
 
 class TypedKey;
-// A command that sets expiries makes a hash listpackex, even when it finds none of its fields; so does Redis.
+// A command about expiries makes a hash listpackex, even when it finds none of its fields; so does Redis.
 void name_listpackex(TypedKey& hash, std::string_view any_field);
 
 }  // namespace pion

@@ -59,6 +59,8 @@ struct Settings {
   uint64_t hash_max_listpack_value = 64;
   int64_t list_max_listpack_size = -2;
   int64_t list_compress_depth = 0;
+  int64_t zset_max_listpack_entries = 128;
+  uint64_t zset_max_listpack_value = 64;
   uint64_t prompt_budget_bytes = 0;                 // 0: chosen at start from the disk
 
   // Logging.
