@@ -8,6 +8,30 @@
 
 namespace pion {
 
+bool TypedKeys::replace(size_t index, ValueType type, const std::string& encoded, KeyEvent kind, std::string_view event) {
+  const Key& key = keys_[index];
+  const int database = ctx_.session.database;
+  // Asked under the lock, where the size is known: the answer does not wait for anything.
+  if (!admitted(ctx_, key.bytes.size() + encoded.size() + 48)) return false;
+  const Found found = find(index, KeyAccess::Lookup::kPeek);
+  if (!encoded.empty()) {
+    access_.set_typed(database, key, found, {.kind = NewValue::Kind::kTyped, .type = type, .encoded = encoded}, 0);
+    access_.event(kind, event, database, key);
+  } else if (found) {
+    access_.erase(database, key, found);
+    access_.event(KeyEvent::kGeneric, "del", database, key);
+  }
+  return true;
+}
+
+void TypedKeys::change(size_t index, ValueType type, std::string_view delta, KeyEvent kind, std::string_view event) {
+  const Key& key = keys_[index];
+  const int database = ctx_.session.database;
+  const Found left = access_.change(database, key, find(index, KeyAccess::Lookup::kPeek), type, delta);
+  access_.event(kind, event, database, key);
+  if (!left) access_.event(KeyEvent::kGeneric, "del", database, key);
+}
+
 std::optional<uint64_t> cursor_argument(std::string_view text) {
   // An integer that is not negative, or whatever C's strtoull takes up to a zero byte (blanks and a sign in front, nothing
   // behind).

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "command/context.h"
 #include "command/string_value.h"
@@ -62,6 +63,35 @@ class TypedKey {
   bool had_ = false;  // there was a value at some time
 };
 
+// Several keys, locked together; each may hold anything.
+class TypedKeys {
+ public:
+  TypedKeys(CommandContext& ctx, const std::vector<std::string_view>& names) : ctx_(ctx), keys_(hashed(ctx, names)), access_(*ctx.services.keyspace, keys_) {}
+  ~TypedKeys() { ctx_.require_lsn(access_.finish()); }
+  TypedKeys(const TypedKeys&) = delete;
+  TypedKeys& operator=(const TypedKeys&) = delete;
+
+  size_t size() const { return keys_.size(); }
+  // Valid until the next change of any of them.
+  Found find(size_t index, KeyAccess::Lookup lookup) { return access_.find(ctx_.session.database, keys_[index], lookup); }
+  // A key's value gives way to a whole one, as its type writes it; to none when `encoded` is empty. False: refused, and the
+  // error was answered. `event` is told when something is stored.
+  bool replace(size_t index, ValueType type, const std::string& encoded, KeyEvent kind, std::string_view event);
+  // A delta to a value of that type.
+  void change(size_t index, ValueType type, std::string_view delta, KeyEvent kind, std::string_view event);
+
+ private:
+  static std::vector<Key> hashed(CommandContext& ctx, const std::vector<std::string_view>& names) {
+    std::vector<Key> keys;
+    for (std::string_view name : names) keys.push_back(ctx.services.keyspace->key(name));
+    return keys;
+  }
+
+  CommandContext& ctx_;
+  const std::vector<Key> keys_;
+  KeyAccess access_;
+};
+
 // A number above which a command on one value is a worker's job.
 inline constexpr uint64_t kElementsOnReactor = 4096;
 
@@ -86,6 +116,18 @@ struct ElementScan {
   bool no_values = false;
 
   bool matches(const ShortText& text) const;
+  // Walks on from the cursor until about `count` elements were looked at: step(position, looked) visits one place, counts in
+  // `looked` and answers the next position. The cursor to answer.
+  template <typename Step>
+  uint64_t walk(Step&& step) const {
+    uint64_t position = cursor & 0xffffffff, looked = 0;
+    const uint64_t most_places = count > UINT64_MAX / 10 ? UINT64_MAX : count * 10;
+    for (uint64_t places = 0; places < most_places && looked < count; ++places) {
+      position = step(position, looked);
+      if (position == 0) break;
+    }
+    return position;
+  }
 };
 // False: the error was answered.
 bool parse_scan_cursor(CommandContext& ctx, ElementScan& scan);

@@ -48,6 +48,7 @@ Outcome expire_generic(CommandContext& ctx, bool in_seconds, bool absolute) {
   const size_t first = position + 2;
   if (!hash.exists()) return reply_no_fields(ctx, ctx.argc() - first), Outcome::kDone;
   bool deleted = false, updated = false;
+  name_listpackex(hash, ctx.arg(first));
   const int64_t now = wall_ms();
   ctx.reply.array(static_cast<int64_t>(ctx.argc() - first));
   for (size_t i = first; i < ctx.argc(); ++i) {

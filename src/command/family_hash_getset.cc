@@ -34,6 +34,12 @@ bool field_expiry_argument(CommandContext& ctx, size_t position, bool in_seconds
   return valid;
 }
 
+void name_listpackex(TypedKey& hash, std::string_view any_field) {
+  if (!hash.exists() || kHashOps.encoding_name(hash.entry()) != "listpack") return;
+  HashDelta(delta_of_thread(), HashDelta::Op::kExpire).field(any_field).expiry(0);  // none has one yet
+  hash.change(delta_of_thread());
+}
+
 namespace {
 
 using Lookup = KeyAccess::Lookup;
@@ -70,7 +76,7 @@ bool parse_hsetex(CommandContext& ctx, SetExOptions& options) {
     const std::string_view word = ctx.arg(i);
     if (same_word(word, "FIELDS")) {
       int64_t fields = 0;
-      if (i + 1 >= ctx.argc()) break;
+      if (i + 3 >= ctx.argc()) break;
       if (!range_argument(ctx, i + 1, 1, INT32_MAX, fields, "ERR invalid number of fields")) return false;
       if (static_cast<uint64_t>(fields) * 2 != ctx.argc() - i - 2) break;
       options.first = i + 2;
@@ -91,7 +97,7 @@ bool parse_hsetex(CommandContext& ctx, SetExOptions& options) {
       if (options.fnx || options.fxx) return ctx.reply.error("ERR Only one of FXX or FNX arguments can be specified"), false;
       (same_word(word, "FNX") ? options.fnx : options.fxx) = true;
     } else {
-      return ctx.reply.error("ERR unknown argument: " + std::string(word)), false;
+      return ctx.reply.error("ERR unknown argument: " + std::string(word.substr(0, word.find('\0')))), false;
     }
   }
   ctx.reply.error("ERR wrong number of arguments for '" + std::string(ctx.spec.name) + "' command");
@@ -117,6 +123,7 @@ Outcome hgetex_command(CommandContext& ctx) {
   const size_t first = position + 2;
   const int64_t now = wall_ms();
   bool deleted = false, expires = false, persisted = false;
+  if (expiry || persist) name_listpackex(hash, ctx.arg(first));
   ctx.reply.array(static_cast<int64_t>(ctx.argc() - first));
   for (size_t i = first; i < ctx.argc(); ++i) {
     HashField field;

@@ -143,21 +143,16 @@ Outcome hscan_command(CommandContext& ctx) {
   if (!hash) return Outcome::kDone;
   if (hash.exists() && !parse_scan_options(ctx, true, scan)) return Outcome::kDone;
   std::vector<HashField> fields;
-  uint64_t position = scan.cursor & 0xffffffff;
+  uint64_t position = 0;
   if (hash.exists()) {
     const HashReader reader(hash.entry(), wall_ms());
     if (scan.count > kElementsOnReactor && reader.size() > kElementsOnReactor && !ctx.on_worker) return Outcome::kNeedsWorker;
-    uint64_t looked = 0;
-    const uint64_t most_buckets = scan.count > UINT64_MAX / 10 ? UINT64_MAX : scan.count * 10;
-    for (uint64_t buckets = 0; buckets < most_buckets && looked < scan.count; ++buckets) {
-      position = reader.scan(position, [&](const HashField& field) {
+    position = scan.walk([&](uint64_t at, uint64_t& looked) {
+      return reader.scan(at, [&](const HashField& field) {
         ++looked;
         if (scan.matches(field.name)) fields.push_back(field);
       });
-      if (position == 0) break;
-    }
-  } else {
-    position = 0;
+    });
   }
   ctx.reply.array(2);
   ctx.reply.bulk(std::to_string(position));

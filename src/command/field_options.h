@@ -16,4 +16,8 @@ bool fields_argument(CommandContext& ctx, size_t position, std::string_view numb
 // A field's expiry as wall milliseconds. False: the error was answered.
 bool field_expiry_argument(CommandContext& ctx, size_t position, bool in_seconds, bool absolute, int64_t& at_ms);
 
+class TypedKey;
+// A command about expiries makes a hash listpackex, even when it finds none of its fields; so does Redis.
+void name_listpackex(TypedKey& hash, std::string_view any_field);
+
 }  // namespace pion

@@ -836,31 +836,31 @@ constexpr KeySpecDoc kKeySpecs175[] = {
     {.flags = "RW delete", .index = 2, .last = 0, .step = 1, .limit = 0},
 };
 constexpr ArgumentDoc kArguments176[] = {
-    {.name = "key", .type = "key", .key_spec = 0},
-    {.name = "group", .type = "string"},
-};
-constexpr ArgumentDoc kArguments177[] = {
     {.name = "id", .type = "string"},
     {.name = "new-id", .type = "pure-token", .token = "$"},
 };
-constexpr ArgumentDoc kArguments178[] = {
+constexpr ArgumentDoc kArguments177[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "group", .type = "string"},
-    {.name = "id-selector", .type = "oneof", .children = kArguments177},
+    {.name = "id-selector", .type = "oneof", .children = kArguments176},
     {.name = "mkstream", .type = "pure-token", .token = "MKSTREAM", .flags = 1},
     {.name = "entriesread", .type = "integer", .token = "ENTRIESREAD", .flags = 1, .display = "entries-read"},
 };
-constexpr KeySpecDoc kKeySpecs179[] = {
+constexpr KeySpecDoc kKeySpecs178[] = {
     {.flags = "RW insert", .index = 2, .last = 0, .step = 1, .limit = 0},
 };
-constexpr ArgumentDoc kArguments180[] = {
+constexpr ArgumentDoc kArguments179[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "group", .type = "string"},
-    {.name = "id-selector", .type = "oneof", .children = kArguments177},
+    {.name = "id-selector", .type = "oneof", .children = kArguments176},
     {.name = "entriesread", .type = "integer", .token = "ENTRIESREAD", .flags = 1, .display = "entries-read"},
 };
-constexpr KeySpecDoc kKeySpecs181[] = {
+constexpr KeySpecDoc kKeySpecs180[] = {
     {.flags = "RW update", .index = 2, .last = 0, .step = 1, .limit = 0},
+};
+constexpr ArgumentDoc kArguments181[] = {
+    {.name = "key", .type = "key", .key_spec = 0},
+    {.name = "group", .type = "string"},
 };
 constexpr ArgumentDoc kArguments182[] = {
     {.name = "full", .type = "pure-token", .token = "FULL"},
@@ -1088,10 +1088,10 @@ constexpr ArgumentDoc kArguments221[] = {
     {.name = "event", .type = "string"},
 };
 constexpr ArgumentDoc kArguments222[] = {
-    {.name = "command", .type = "string", .flags = 3},
+    {.name = "event", .type = "string", .flags = 3},
 };
 constexpr ArgumentDoc kArguments223[] = {
-    {.name = "event", .type = "string", .flags = 3},
+    {.name = "command", .type = "string", .flags = 3},
 };
 constexpr ArgumentDoc kArguments224[] = {
     {.name = "key", .type = "key", .key_spec = 0},
@@ -1127,10 +1127,10 @@ constexpr ArgumentDoc kArguments229[] = {
     {.name = "message", .type = "string"},
 };
 constexpr ArgumentDoc kArguments230[] = {
-    {.name = "channel", .type = "string", .flags = 3},
+    {.name = "shardchannel", .type = "string", .flags = 3},
 };
 constexpr ArgumentDoc kArguments231[] = {
-    {.name = "shardchannel", .type = "string", .flags = 3},
+    {.name = "channel", .type = "string", .flags = 3},
 };
 constexpr ArgumentDoc kArguments232[] = {
     {.name = "pattern", .type = "pattern", .flags = 1},
@@ -1159,37 +1159,42 @@ constexpr ArgumentDoc kArguments239[] = {
     {.name = "password", .type = "string"},
 };
 constexpr ArgumentDoc kArguments240[] = {
+    {.name = "libname", .type = "string", .token = "LIB-NAME"},
+    {.name = "libver", .type = "string", .token = "LIB-VER"},
+};
+constexpr ArgumentDoc kArguments241[] = {
+    {.name = "attr", .type = "oneof", .children = kArguments240},
+};
+constexpr ArgumentDoc kArguments242[] = {
     {.name = "yes", .type = "pure-token", .token = "YES"},
     {.name = "no", .type = "pure-token", .token = "NO"},
 };
-constexpr ArgumentDoc kArguments241[] = {
-    {.name = "mode", .type = "oneof", .children = kArguments240},
-};
-constexpr ArgumentDoc kArguments242[] = {
-    {.name = "connection-name", .type = "string"},
-};
 constexpr ArgumentDoc kArguments243[] = {
-    {.name = "timeout", .type = "pure-token", .token = "TIMEOUT"},
-    {.name = "error", .type = "pure-token", .token = "ERROR"},
+    {.name = "mode", .type = "oneof", .children = kArguments242},
 };
 constexpr ArgumentDoc kArguments244[] = {
-    {.name = "client-id", .type = "integer"},
-    {.name = "unblock-type", .type = "oneof", .flags = 1, .children = kArguments243},
-};
-constexpr ArgumentDoc kArguments245[] = {
     {.name = "on", .type = "pure-token", .token = "ON"},
     {.name = "off", .type = "pure-token", .token = "OFF"},
 };
+constexpr ArgumentDoc kArguments245[] = {
+    {.name = "enabled", .type = "oneof", .children = kArguments244},
+};
 constexpr ArgumentDoc kArguments246[] = {
-    {.name = "enabled", .type = "oneof", .children = kArguments245},
+    {.name = "status", .type = "oneof", .children = kArguments244},
+    {.name = "client-id", .type = "integer", .token = "REDIRECT", .flags = 1},
+    {.name = "prefix", .type = "string", .token = "PREFIX", .flags = 7},
+    {.name = "bcast", .type = "pure-token", .token = "BCAST", .flags = 1},
+    {.name = "optin", .type = "pure-token", .token = "OPTIN", .flags = 1},
+    {.name = "optout", .type = "pure-token", .token = "OPTOUT", .flags = 1},
+    {.name = "noloop", .type = "pure-token", .token = "NOLOOP", .flags = 1},
 };
 constexpr ArgumentDoc kArguments247[] = {
-    {.name = "write", .type = "pure-token", .token = "WRITE"},
-    {.name = "all", .type = "pure-token", .token = "ALL"},
+    {.name = "timeout", .type = "pure-token", .token = "TIMEOUT"},
+    {.name = "error", .type = "pure-token", .token = "ERROR"},
 };
 constexpr ArgumentDoc kArguments248[] = {
-    {.name = "timeout", .type = "integer"},
-    {.name = "mode", .type = "oneof", .flags = 1, .children = kArguments247, .since = "6.2.0"},
+    {.name = "client-id", .type = "integer"},
+    {.name = "unblock-type", .type = "oneof", .flags = 1, .children = kArguments247},
 };
 constexpr ArgumentDoc kArguments249[] = {
     {.name = "normal", .type = "pure-token", .token = "NORMAL"},
@@ -1204,7 +1209,7 @@ constexpr ArgumentDoc kArguments250[] = {
     {.name = "username", .type = "string", .token = "USER", .flags = 1},
     {.name = "addr", .type = "string", .token = "ADDR", .flags = 1, .display = "ip:port"},
     {.name = "laddr", .type = "string", .token = "LADDR", .flags = 1, .since = "6.2.0", .display = "ip:port"},
-    {.name = "skipme", .type = "oneof", .token = "SKIPME", .flags = 1, .children = kArguments240},
+    {.name = "skipme", .type = "oneof", .token = "SKIPME", .flags = 1, .children = kArguments242},
     {.name = "maxage", .type = "integer", .token = "MAXAGE", .flags = 1, .since = "7.4.0"},
 };
 constexpr ArgumentDoc kArguments251[] = {
@@ -1215,38 +1220,33 @@ constexpr ArgumentDoc kArguments252[] = {
     {.name = "filter", .type = "oneof", .children = kArguments251},
 };
 constexpr ArgumentDoc kArguments253[] = {
-    {.name = "status", .type = "oneof", .children = kArguments245},
-    {.name = "client-id", .type = "integer", .token = "REDIRECT", .flags = 1},
-    {.name = "prefix", .type = "string", .token = "PREFIX", .flags = 7},
-    {.name = "bcast", .type = "pure-token", .token = "BCAST", .flags = 1},
-    {.name = "optin", .type = "pure-token", .token = "OPTIN", .flags = 1},
-    {.name = "optout", .type = "pure-token", .token = "OPTOUT", .flags = 1},
-    {.name = "noloop", .type = "pure-token", .token = "NOLOOP", .flags = 1},
+    {.name = "connection-name", .type = "string"},
 };
 constexpr ArgumentDoc kArguments254[] = {
+    {.name = "write", .type = "pure-token", .token = "WRITE"},
+    {.name = "all", .type = "pure-token", .token = "ALL"},
+};
+constexpr ArgumentDoc kArguments255[] = {
+    {.name = "timeout", .type = "integer"},
+    {.name = "mode", .type = "oneof", .flags = 1, .children = kArguments254, .since = "6.2.0"},
+};
+constexpr ArgumentDoc kArguments256[] = {
     {.name = "normal", .type = "pure-token", .token = "NORMAL"},
     {.name = "master", .type = "pure-token", .token = "MASTER"},
     {.name = "replica", .type = "pure-token", .token = "REPLICA"},
     {.name = "pubsub", .type = "pure-token", .token = "PUBSUB"},
 };
-constexpr ArgumentDoc kArguments255[] = {
-    {.name = "client-type", .type = "oneof", .token = "TYPE", .flags = 1, .children = kArguments254, .since = "5.0.0"},
+constexpr ArgumentDoc kArguments257[] = {
+    {.name = "client-type", .type = "oneof", .token = "TYPE", .flags = 1, .children = kArguments256, .since = "5.0.0"},
     {.name = "client-id", .type = "integer", .token = "ID", .flags = 3, .since = "6.2.0"},
 };
-constexpr ArgumentDoc kArguments256[] = {
+constexpr ArgumentDoc kArguments258[] = {
     {.name = "on", .type = "pure-token", .token = "ON"},
     {.name = "off", .type = "pure-token", .token = "OFF"},
     {.name = "skip", .type = "pure-token", .token = "SKIP"},
 };
-constexpr ArgumentDoc kArguments257[] = {
-    {.name = "action", .type = "oneof", .children = kArguments256},
-};
-constexpr ArgumentDoc kArguments258[] = {
-    {.name = "libname", .type = "string", .token = "LIB-NAME"},
-    {.name = "libver", .type = "string", .token = "LIB-VER"},
-};
 constexpr ArgumentDoc kArguments259[] = {
-    {.name = "attr", .type = "oneof", .children = kArguments258},
+    {.name = "action", .type = "oneof", .children = kArguments258},
 };
 constexpr ArgumentDoc kArguments260[] = {
     {.name = "message", .type = "string"},
@@ -1276,26 +1276,26 @@ constexpr ArgumentDoc kArguments267[] = {
     {.name = "command-name", .type = "string", .flags = 3},
 };
 constexpr ArgumentDoc kArguments268[] = {
+    {.name = "command", .type = "string"},
+    {.name = "arg", .type = "string", .flags = 3},
+};
+constexpr ArgumentDoc kArguments269[] = {
     {.name = "module-name", .type = "string", .token = "MODULE"},
     {.name = "category", .type = "string", .token = "ACLCAT"},
     {.name = "pattern", .type = "pattern", .token = "PATTERN"},
 };
-constexpr ArgumentDoc kArguments269[] = {
-    {.name = "filterby", .type = "oneof", .token = "FILTERBY", .flags = 1, .children = kArguments268},
-};
 constexpr ArgumentDoc kArguments270[] = {
-    {.name = "command", .type = "string"},
-    {.name = "arg", .type = "string", .flags = 3},
+    {.name = "filterby", .type = "oneof", .token = "FILTERBY", .flags = 1, .children = kArguments269},
 };
 constexpr ArgumentDoc kArguments271[] = {
-    {.name = "parameter", .type = "string", .flags = 2},
-};
-constexpr ArgumentDoc kArguments272[] = {
     {.name = "parameter", .type = "string"},
     {.name = "value", .type = "string"},
 };
+constexpr ArgumentDoc kArguments272[] = {
+    {.name = "data", .type = "block", .flags = 2, .children = kArguments271},
+};
 constexpr ArgumentDoc kArguments273[] = {
-    {.name = "data", .type = "block", .flags = 2, .children = kArguments272},
+    {.name = "parameter", .type = "string", .flags = 2},
 };
 constexpr ArgumentDoc kArguments274[] = {
     {.name = "async", .type = "pure-token", .token = "ASYNC", .since = "4.0.0"},
@@ -1523,7 +1523,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "6.0.0",
      .summary = "Instructs the server whether to track the keys in the next request.",
      .complexity = "O(1)",
-     .arguments = kArguments241,
+     .arguments = kArguments243,
      .flag_names = "noscript loading stale"},
     {.name = "client|getname",
      .arity = 2,
@@ -1583,7 +1583,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.4.0",
      .summary = "Lists open connections.",
      .complexity = "O(N) where N is the number of client connections",
-     .arguments = kArguments255,
+     .arguments = kArguments257,
      .tips = "nondeterministic_output",
      .history = "2.8.12:Added unique client `id` field.\n5.0.0:Added optional `TYPE` filter.\n6.0.0:Added `user` field.\n6.2.0:Added `argv-mem`, `tot-mem`, `laddr` and `redir` fields and the optional `ID` filter.\n7.0.0:Added `resp`, `multi-mem`, `rbs` and `rbp` fields.\n7.0.3:Added `ssub` field.\n7.2.0:Added `lib-name` and `lib-ver` fields.\n7.4.0:Added `watch` field.\n8.0.0:Added `io-thread` field.",
      .flag_names = "admin noscript loading stale"},
@@ -1594,7 +1594,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.0.0",
      .summary = "Sets the client eviction mode of the connection.",
      .complexity = "O(1)",
-     .arguments = kArguments246,
+     .arguments = kArguments245,
      .flag_names = "admin noscript loading stale"},
     {.name = "client|no-touch",
      .arity = 3,
@@ -1603,7 +1603,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.2.0",
      .summary = "Controls whether commands sent by the client affect the LRU/LFU of accessed keys.",
      .complexity = "O(1)",
-     .arguments = kArguments246,
+     .arguments = kArguments245,
      .flag_names = "noscript loading stale"},
     {.name = "client|pause",
      .arity = -3,
@@ -1612,7 +1612,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "3.0.0",
      .summary = "Suspends commands processing.",
      .complexity = "O(1)",
-     .arguments = kArguments248,
+     .arguments = kArguments255,
      .history = "6.2.0:`CLIENT PAUSE WRITE` mode added along with the `mode` option.",
      .flag_names = "admin noscript loading stale"},
     {.name = "client|reply",
@@ -1622,7 +1622,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "3.2.0",
      .summary = "Instructs the server whether to reply to commands.",
      .complexity = "O(1)",
-     .arguments = kArguments257,
+     .arguments = kArguments259,
      .flag_names = "noscript loading stale"},
     {.name = "client|setinfo",
      .arity = 4,
@@ -1631,7 +1631,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.2.0",
      .summary = "Sets information specific to the client or connection.",
      .complexity = "O(1)",
-     .arguments = kArguments259,
+     .arguments = kArguments241,
      .tips = "request_policy:all_nodes,response_policy:all_succeeded",
      .flag_names = "noscript loading stale"},
     {.name = "client|setname",
@@ -1641,7 +1641,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.6.9",
      .summary = "Sets the connection name.",
      .complexity = "O(1)",
-     .arguments = kArguments242,
+     .arguments = kArguments253,
      .tips = "request_policy:all_nodes,response_policy:all_succeeded",
      .flag_names = "noscript loading stale"},
     {.name = "client|tracking",
@@ -1651,7 +1651,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "6.0.0",
      .summary = "Controls server-assisted client-side caching for the connection.",
      .complexity = "O(1). Some options may introduce additional complexity.",
-     .arguments = kArguments253,
+     .arguments = kArguments246,
      .flag_names = "noscript loading stale"},
     {.name = "client|trackinginfo",
      .arity = 2,
@@ -1668,7 +1668,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "5.0.0",
      .summary = "Unblocks a client blocked by a blocking command from a different connection.",
      .complexity = "O(log N) where N is the number of client connections",
-     .arguments = kArguments244,
+     .arguments = kArguments248,
      .flag_names = "admin noscript loading stale"},
     {.name = "client|unpause",
      .arity = 2,
@@ -1712,7 +1712,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.8.13",
      .summary = "Extracts the key names from an arbitrary command.",
      .complexity = "O(N) where N is the number of arguments to the command",
-     .arguments = kArguments270,
+     .arguments = kArguments268,
      .flag_names = "loading stale"},
     {.name = "command|getkeysandflags",
      .arity = -3,
@@ -1721,7 +1721,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.0.0",
      .summary = "Extracts the key names and access flags for an arbitrary command.",
      .complexity = "O(N) where N is the number of arguments to the command",
-     .arguments = kArguments270,
+     .arguments = kArguments268,
      .flag_names = "loading stale"},
     {.name = "command|help",
      .arity = 2,
@@ -1749,7 +1749,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.0.0",
      .summary = "Returns a list of command names.",
      .complexity = "O(N) where N is the total number of Redis commands",
-     .arguments = kArguments269,
+     .arguments = kArguments270,
      .tips = "nondeterministic_output_order",
      .flag_names = "loading stale"},
     {.name = "config",
@@ -1766,7 +1766,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.0.0",
      .summary = "Returns the effective values of configuration parameters.",
      .complexity = "O(N) when N is the number of configuration parameters provided",
-     .arguments = kArguments271,
+     .arguments = kArguments273,
      .history = "7.0.0:Added the ability to pass multiple pattern parameters in one call",
      .flag_names = "admin noscript loading stale"},
     {.name = "config|help",
@@ -1802,7 +1802,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.0.0",
      .summary = "Sets configuration parameters in-flight.",
      .complexity = "O(N) when N is the number of configuration parameters provided",
-     .arguments = kArguments273,
+     .arguments = kArguments272,
      .tips = "request_policy:all_nodes,response_policy:all_succeeded",
      .history = "7.0.0:Added the ability to set multiple parameters in one call.",
      .flag_names = "admin noscript loading stale"},
@@ -2608,7 +2608,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.0.0",
      .summary = "Returns the cumulative distribution of latencies of a subset or all commands.",
      .complexity = "O(N) where N is the number of commands with latency information being retrieved.",
-     .arguments = kArguments222,
+     .arguments = kArguments223,
      .tips = "nondeterministic_output,request_policy:all_nodes,response_policy:special",
      .flag_names = "admin noscript loading stale"},
     {.name = "latency|history",
@@ -2637,7 +2637,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.8.13",
      .summary = "Resets the latency data for one or more events.",
      .complexity = "O(1)",
-     .arguments = kArguments223,
+     .arguments = kArguments222,
      .tips = "request_policy:all_nodes,response_policy:agg_sum",
      .flag_names = "admin noscript loading stale"},
     {.name = "lcs",
@@ -3172,7 +3172,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.8.0",
      .summary = "Returns a count of subscribers to channels.",
      .complexity = "O(N) for the NUMSUB subcommand, where N is the number of requested channels",
-     .arguments = kArguments230,
+     .arguments = kArguments231,
      .flag_names = "pubsub loading stale"},
     {.name = "pubsub|shardchannels",
      .arity = -2,
@@ -3190,7 +3190,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.0.0",
      .summary = "Returns the count of subscribers of shard channels.",
      .complexity = "O(N) for the SHARDNUMSUB subcommand, where N is the number of requested shard channels",
-     .arguments = kArguments231,
+     .arguments = kArguments230,
      .flag_names = "pubsub loading stale"},
     {.name = "punsubscribe",
      .arity = -1,
@@ -3749,7 +3749,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.0.0",
      .summary = "Stops listening to messages posted to shard channels.",
      .complexity = "O(N) where N is the number of shard channels to unsubscribe.",
-     .arguments = kArguments231,
+     .arguments = kArguments230,
      .flag_names = "pubsub noscript loading stale",
      .key_specs = kKeySpecs237},
     {.name = "swapdb",
@@ -3825,7 +3825,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.0.0",
      .summary = "Stops listening to messages posted to channels.",
      .complexity = "O(N) where N is the number of channels to unsubscribe.",
-     .arguments = kArguments230,
+     .arguments = kArguments231,
      .flag_names = "pubsub noscript loading stale"},
     {.name = "unwatch",
      .arity = 1,
@@ -3963,10 +3963,10 @@ constexpr CommandSpec kFacts[] = {
      .since = "5.0.0",
      .summary = "Creates a consumer group.",
      .complexity = "O(1)",
-     .arguments = kArguments178,
+     .arguments = kArguments177,
      .history = "7.0.0:Added the `entries_read` named argument.",
      .flag_names = "write denyoom",
-     .key_specs = kKeySpecs179},
+     .key_specs = kKeySpecs178},
     {.name = "xgroup|createconsumer",
      .arity = 5,
      .keys = {2, 2, 1, 0},
@@ -3977,7 +3977,7 @@ constexpr CommandSpec kFacts[] = {
      .complexity = "O(1)",
      .arguments = kArguments174,
      .flag_names = "write denyoom",
-     .key_specs = kKeySpecs179},
+     .key_specs = kKeySpecs178},
     {.name = "xgroup|delconsumer",
      .arity = 5,
      .keys = {2, 2, 1, 0},
@@ -3997,7 +3997,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "5.0.0",
      .summary = "Destroys a consumer group.",
      .complexity = "O(N) where N is the number of entries in the group's pending entries list (PEL).",
-     .arguments = kArguments176,
+     .arguments = kArguments181,
      .flag_names = "write",
      .key_specs = kKeySpecs175},
     {.name = "xgroup|help",
@@ -4016,10 +4016,10 @@ constexpr CommandSpec kFacts[] = {
      .since = "5.0.0",
      .summary = "Sets the last-delivered ID of a consumer group.",
      .complexity = "O(1)",
-     .arguments = kArguments180,
+     .arguments = kArguments179,
      .history = "7.0.0:Added the optional `entries_read` argument.",
      .flag_names = "write",
-     .key_specs = kKeySpecs181},
+     .key_specs = kKeySpecs180},
     {.name = "xinfo",
      .arity = -2,
      .categories = "slow",
@@ -4035,7 +4035,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "5.0.0",
      .summary = "Returns a list of the consumers in a consumer group.",
      .complexity = "O(1)",
-     .arguments = kArguments176,
+     .arguments = kArguments181,
      .tips = "nondeterministic_output",
      .history = "7.2.0:Added the `inactive` field, and changed the meaning of `idle`.",
      .flag_names = "readonly",

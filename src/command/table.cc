@@ -103,6 +103,7 @@ class Table {
     add(key_commands());
     add(hash_commands());
     add(list_commands());
+    add(sorted_set_commands());
     add(prompt_commands());
     add(pubsub_commands());
     std::sort(sorted_.begin(), sorted_.end(), [](auto* a, auto* b) { return a->name < b->name; });

@@ -10,7 +10,14 @@ namespace pion {
 struct CollectionLimits {
   std::atomic<uint64_t> hash_entries{512}, hash_value_bytes{64};
   std::atomic<int64_t> list_listpack_size{-2};  // positive: elements; -1 to -5: 4 to 64 KiB
+  std::atomic<uint64_t> sorted_set_entries{128}, sorted_set_value_bytes{64};
 };
+
+// How far a value is packed here. It depends on what the value is called only in so far as long elements are walked slowly and
+// many short ones take least memory when they are packed.
+inline bool stays_packed(bool called_listpack, uint64_t elements, uint64_t bytes) {
+  return called_listpack ? elements <= 4096 && bytes <= 64 * 1024 : elements <= 64 && bytes <= 8 * 1024;
+}
 
 inline CollectionLimits& collection_limits() {
   static CollectionLimits limits;

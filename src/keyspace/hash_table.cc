@@ -4,6 +4,7 @@
 
 #include "base/bytes.h"
 #include "keyspace/random.h"
+#include "keyspace/varint.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -20,29 +21,6 @@ namespace {
 // A block: flags | varint name size | varint value size | [expiry] | name | value. Flags, from the low bit: it has an
 // expiry, it lies in a slab's page.
 constexpr uint8_t kExpiry = 1, kFromPage = 2;
-
-unsigned varint_size(uint64_t value) {
-  unsigned size = 1;
-  for (; value >= 0x80; value >>= 7) ++size;
-  return size;
-}
-
-char* write_varint(char* to, uint64_t value) {
-  for (; value >= 0x80; value >>= 7) *to++ = static_cast<char>(value | 0x80);
-  *to++ = static_cast<char>(value);
-  return to;
-}
-
-uint64_t read_varint(const char*& from) {
-  auto byte = static_cast<uint8_t>(*from++);
-  if (byte < 0x80) return byte;
-  uint64_t value = byte & 0x7f;
-  for (unsigned shift = 7;; shift += 7) {
-    byte = static_cast<uint8_t>(*from++);
-    value |= static_cast<uint64_t>(byte & 0x7f) << shift;
-    if (byte < 0x80) return value;
-  }
-}
 
 struct Block {
   bool from_page = false;

@@ -4,7 +4,6 @@
 #include <memory>
 
 #include "base/bytes.h"
-#include "base/limits.h"
 #include "keyspace/collection_limits.h"
 #include "keyspace/random.h"
 #include "keyspace/value_types.h"
@@ -17,14 +16,7 @@ enum Label : uint8_t { kListpack = 0, kListpackEx = 1, kHashtable = 2 };
 constexpr uint8_t kLabelMask = 3, kWithExpiries = 4;  // the packed header's third byte
 constexpr size_t kFlagsAt = 2, kDueAt = 3, kPlainHeader = 3, kExpiryHeader = 11;
 
-// How far a hash is packed here, whatever it is called.
-constexpr uint64_t kPackedFields = 4096, kPackedBytes = 64 * kKiB;       // called listpack
-constexpr uint64_t kLongPackedFields = 64, kLongPackedBytes = 8 * kKiB;  // called hashtable
-
-bool stays_packed(uint8_t label, uint64_t fields, uint64_t bytes) {
-  return label == kHashtable ? fields <= kLongPackedFields && bytes <= kLongPackedBytes
-                             : fields <= kPackedFields && bytes <= kPackedBytes;
-}
+bool stays_packed(uint8_t label, uint64_t fields, uint64_t bytes) { return pion::stays_packed(label != kHashtable, fields, bytes); }
 
 struct Header {
   uint16_t fields;
@@ -256,7 +248,7 @@ void apply_to_table(HashTable& table, ByteReader in, HashDelta::Op op) {
         if (table.get(change.name, old)) table.set(change.name, old.value.bytes, change.expiry_ms);
         break;
     }
-    if (has_expiry(op) && change.expiry_ms != 0) table.label = std::max<uint8_t>(table.label, kListpackEx);
+    if (has_expiry(op)) table.label = std::max<uint8_t>(table.label, kListpackEx);
   }
   if (table.size() > collection_limits().hash_entries) table.label = kHashtable;
 }
@@ -264,7 +256,7 @@ void apply_to_table(HashTable& table, ByteReader in, HashDelta::Op op) {
 template <typename Bytes>
 Header apply_to_packed(Bytes& bytes, ByteReader in, HashDelta::Op op, uint8_t label) {
   PackedHash<Bytes> hash(bytes);
-  hash.header().label = label;
+  hash.header().label = has_expiry(op) ? std::max<uint8_t>(label, kListpackEx) : label;
   while (!in.empty()) {
     const Change change = read_change(in, op);
     switch (op) {

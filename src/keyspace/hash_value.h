@@ -68,7 +68,7 @@ class HashDelta {
     kSetKeeping = 2,   // field, value; an expiry that it had stays
     kSetExpiring = 3,  // field, value, i64 expiry
     kRemove = 4,       // field
-    kExpire = 5,       // field, i64 expiry (0: none)
+    kExpire = 5,       // field, i64 expiry (0: none); from now on the hash is called listpackex, if it was listpack
   };
   HashDelta(std::string& out, Op op) : out_(out) { out_.assign(1, static_cast<char>(op)); }
   HashDelta& field(std::string_view name);

@@ -29,6 +29,8 @@ void append_line(std::string& out, char mark, std::string_view text) {
   out.append("\r\n", 2);
 }
 
+}  // namespace
+
 // Shortest digits that read back equal, as Redis prints them: integers that int64 holds without a point, exponents
 // unpadded.
 std::string format_real(double value) {
@@ -60,8 +62,6 @@ std::string format_real(double value) {
   if (count > 1) mantissa += "." + digits.substr(1);
   return sign + mantissa + "e" + (exponent < 0 ? "-" : "+") + std::to_string(std::abs(exponent));
 }
-
-}  // namespace
 
 void ReplyWriter::header(char mark, int64_t value) { append_number(out_->tail(), mark, value); }
 

@@ -10,6 +10,9 @@
 
 namespace pion {
 
+// As Redis prints doubles.
+std::string format_real(double value);
+
 class ReplyWriter {
  public:
   ReplyWriter(OutputChain& out, int protocol) : out_(&out), protocol_(protocol) {}

@@ -113,7 +113,7 @@ void Server::hook_options() {
   const auto memory = [this](const Settings& settings) -> Status { return set_memory_limits(settings), Status{}; };
   for (std::string_view name : {"maxmemory", "maxmemory-policy", "maxmemory-samples", "lfu-log-factor", "lfu-decay-time", "active-expire",
                                 "hash-max-listpack-entries", "hash-max-listpack-value", "list-max-listpack-size",
-                                "list-compress-depth", "hll-sparse-max-bytes"}) {
+                                "list-compress-depth", "zset-max-listpack-entries", "zset-max-listpack-value", "hll-sparse-max-bytes"}) {
     options_.on_change(name, memory);
   }
 }
@@ -130,6 +130,8 @@ void Server::set_memory_limits(const Settings& settings) {
   collection_limits().list_listpack_size = settings.list_max_listpack_size;
   collection_limits().hash_entries = static_cast<uint64_t>(settings.hash_max_listpack_entries);
   collection_limits().hash_value_bytes = settings.hash_max_listpack_value;
+  collection_limits().sorted_set_entries = static_cast<uint64_t>(settings.zset_max_listpack_entries);
+  collection_limits().sorted_set_value_bytes = settings.zset_max_listpack_value;
 }
 
 // Expiry, eviction and what FLUSH left to free: a thread of its own, so that no reactor waits for it.

@@ -60,6 +60,8 @@ struct Settings {
   int64_t list_max_listpack_size = -2;
   int64_t list_compress_depth = 0;
   uint64_t hll_sparse_max_bytes = 3000;
+  int64_t zset_max_listpack_entries = 128;
+  uint64_t zset_max_listpack_value = 64;
   uint64_t prompt_budget_bytes = 0;                 // 0: chosen at start from the disk
 
   // Logging.

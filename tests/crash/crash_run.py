@@ -18,7 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from crash import list_model  # noqa: E402
+from crash import hash_model, list_model, zset_model  # noqa: E402
 from crash import model as keys_model  # noqa: E402
 from crash import prompt_model  # noqa: E402
 from support.resp import Connection, ServerError, as_map  # noqa: E402
@@ -124,6 +124,11 @@ class KeyDriver(Driver):
                 return f"GET {name!r} answered {value}"
             if value is not None:
                 found[name] = (value, expiry)
+        for type_model in (hash_model, zset_model):
+            for name in type_model.keys(self.load.id):
+                elements = type_model.read(connection, name)
+                if elements is not None:
+                    found[name] = (elements, connection.call("PEXPIRETIME", name))
         return found
 
     def check(self, connection: Connection) -> str:
@@ -220,7 +225,9 @@ def difference(expected: keys_model.State, found: keys_model.State) -> str:
     return "equal to what was answered"
 
 
-def brief(entry: tuple[bytes, int] | None) -> str:
+def brief(entry: tuple | None) -> str:
+    if entry is not None and isinstance(entry[0], tuple):
+        return f"{len(entry[0])} elements {entry[0][:3]!r}.. expiring {entry[1]}"
     return "nothing" if entry is None else f"{len(entry[0])} bytes {entry[0][:16]!r}.. expiring {entry[1]}"
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
-State = dict[bytes, tuple[bytes, int]]  # key -> (value, absolute expiry in ms or -1)
+from crash import hash_model, zset_model
+
+State = dict[bytes, tuple[bytes | tuple, int]]  # key -> (a string, or what hash_model or zset_model make of it; absolute expiry in ms or -1)
 
 FAR_FUTURE_MS = 4_000_000_000_000
 
@@ -36,6 +38,7 @@ class KeyLoad:
         """The next command, and the changes it makes: key -> (value, expiry), or (b"", 0) for a key that goes away."""
         choice = self.random.choice(
             ["set", "set", "set", "incr", "incr", "expire", "persist", "rename", "del", "mset", "append", "setrange", "setex", "copy"]
+            + ["hash"] * 8 + ["zset"] * 6 + ["whole"] * 2
         )
         return getattr(self, "_" + choice)()
 
@@ -80,6 +83,35 @@ class KeyLoad:
     def _del(self):
         keys = {self.key() for _ in range(self.random.randrange(1, 4))}
         return (b"DEL", *sorted(keys)), {key: (b"", 0) for key in keys}
+
+    def _hash(self):
+        key = self.random.choice(hash_model.keys(self.id))
+        now, expiry = self.state.get(key, ((), -1))
+        fields = {name: (value, at) for name, value, at in now}
+        words, after = hash_model.HashCommands(self.random).next(key, fields)
+        return words, {key: (hash_model.frozen(after), expiry) if after else (b"", 0)}
+
+    def _zset(self):
+        key = self.random.choice(zset_model.keys(self.id))
+        now, expiry = self.state.get(key, ((), -1))
+        words, after = zset_model.SortedSetCommands(self.random).next(key, dict(now))
+        return words, {key: (zset_model.frozen(after), expiry) if after else (b"", 0)}
+
+    def _whole(self):
+        """A hash or a sorted set as a whole: renamed, copied, deleted, given an expiry."""
+        source, target = self.random.sample(self.random.choice([hash_model, zset_model]).keys(self.id), 2)
+        if source not in self.state:
+            return (b"TYPE", source), {}
+        value, _ = self.state[source]
+        at = FAR_FUTURE_MS + self.random.randrange(1_000_000)
+        return self.random.choice(
+            [
+                ((b"RENAME", source, target), {target: self.state[source], source: (b"", 0)}),
+                ((b"COPY", source, target, b"REPLACE"), {target: self.state[source]}),
+                ((b"DEL", source), {source: (b"", 0)}),
+                ((b"PEXPIREAT", source, at), {source: (value, at)}),
+            ]
+        )
 
     def _mset(self):
         pairs = {self.key(): self.value() for _ in range(self.random.randrange(2, 6))}

@@ -1,0 +1,38 @@
+// Handlers of the sorted-set commands, for the table at the end of family_sorted_set.cc.
+#pragma once
+
+#include "command/context.h"
+
+namespace pion {
+
+// family_sorted_set_range.cc
+Outcome zcount_command(CommandContext& ctx);
+Outcome zlexcount_command(CommandContext& ctx);
+Outcome zrange_command(CommandContext& ctx);
+Outcome zrangestore_command(CommandContext& ctx);
+Outcome zrangebyscore_command(CommandContext& ctx);
+Outcome zrangebylex_command(CommandContext& ctx);
+Outcome zrevrange_command(CommandContext& ctx);
+Outcome zrevrangebyscore_command(CommandContext& ctx);
+Outcome zrevrangebylex_command(CommandContext& ctx);
+Outcome zremrangebyrank_command(CommandContext& ctx);
+Outcome zremrangebyscore_command(CommandContext& ctx);
+Outcome zremrangebylex_command(CommandContext& ctx);
+
+// family_sorted_set_pop.cc
+Outcome zpopmin_command(CommandContext& ctx);
+Outcome zpopmax_command(CommandContext& ctx);
+Outcome zmpop_command(CommandContext& ctx);
+Outcome zrandmember_command(CommandContext& ctx);
+Outcome zscan_command(CommandContext& ctx);
+
+// family_sorted_set_combine.cc
+Outcome zunion_command(CommandContext& ctx);
+Outcome zunionstore_command(CommandContext& ctx);
+Outcome zinter_command(CommandContext& ctx);
+Outcome zinterstore_command(CommandContext& ctx);
+Outcome zintercard_command(CommandContext& ctx);
+Outcome zdiff_command(CommandContext& ctx);
+Outcome zdiffstore_command(CommandContext& ctx);
+
+}  // namespace pion
