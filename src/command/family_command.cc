@@ -148,7 +148,6 @@ void reply_docs(ReplyWriter& reply, const CommandSpec& spec) {
   for (const auto& [name, text] : texts) {
     if (!text.empty()) named(reply, name, text);
   }
-  if (!spec.history.empty()) reply_history(reply, spec.history);
   if (!spec.doc_flags.empty()) {
     reply.bulk("doc_flags");
     simple_set(reply, spec.doc_flags, ' ');
@@ -156,6 +155,7 @@ void reply_docs(ReplyWriter& reply, const CommandSpec& spec) {
   for (const auto& [name, text] : ends) {
     if (!text.empty()) named(reply, name, text);
   }
+  if (!spec.history.empty()) reply_history(reply, spec.history);
   if (!spec.arguments.empty()) {
     reply.bulk("arguments");
     reply_arguments(reply, spec.arguments);
