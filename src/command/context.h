@@ -21,6 +21,7 @@ class PromptStore;
 class PubSub;
 class Storage;
 struct CommandSpec;
+struct RunningTransaction;
 class CommandContext;
 
 // Answers a suspended command, once, from any thread. Destroyed unused: the command answers an internal error.
@@ -79,6 +80,10 @@ class CommandContext {
   // DURABLE, WAITAOF, SAVE: the reply waits for the sync whatever the mode is.
   void require_sync() { sync_required_ = true; }
   bool sync_required() const { return sync_required_; }
+
+  // Set while EXEC runs the command. Such a command must not wait for anything: a blocking one answers as if its time were up.
+  RunningTransaction* transaction = nullptr;
+  bool may_block() const { return !transaction; }
 
   // Answer later. Return kSuspended right after.
   virtual std::shared_ptr<Completion> suspend() = 0;

@@ -16,7 +16,9 @@ bool valid_client_text(std::string_view text) {
 std::string client_line(const ClientInfo& client) {
   std::string flags;
   if (client.subscriber) flags.push_back('P');
+  if (client.queued >= 0) flags.push_back('x');
   if (client.blocked) flags.push_back('b');
+  if (client.watched_changed) flags.push_back('d');
   if (client.unix_socket) flags.push_back('U');
   if (client.no_evict) flags.push_back('e');
   if (client.no_touch) flags.push_back('T');
@@ -26,8 +28,8 @@ std::string client_line(const ClientInfo& client) {
   return "id=" + number(client.id) + " addr=" + client.address + " laddr=" + client.local_address + " fd=" + number(client.fd) +
          " name=" + client.name + " age=" + number(client.age_s) + " idle=" + number(client.idle_s) + " flags=" + flags +
          " db=" + number(client.database) + " sub=" + number(client.channels) + " psub=" + number(client.patterns) +
-         " ssub=" + number(client.shard_channels) + " multi=-1 watch=0 qbuf=" + number(client.query_buffer_bytes) +
-         " qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=" + number(client.output_bytes > 0 ? 1 : 0) +
+         " ssub=" + number(client.shard_channels) + " multi=" + number(client.queued) + " watch=" + number(client.watched) + " qbuf=" + number(client.query_buffer_bytes) +
+         " qbuf-free=0 argv-mem=0 multi-mem=" + number(client.queued_bytes) + " rbs=0 rbp=0 obl=0 oll=" + number(client.output_bytes > 0 ? 1 : 0) +
          " omem=" + number(client.output_bytes) + " tot-mem=" + number(memory) + " events=" +
          (client.output_bytes > 0 ? "rw" : "r") + " cmd=" + (client.last_command.empty() ? "NULL" : client.last_command) +
          " user=" + client.user + " redir=-1 resp=" + number(client.protocol) + " lib-name=" + client.lib_name +

@@ -6,7 +6,9 @@
 #include "command/families.h"
 #include "command/family_client.h"
 #include "command/server_control.h"
+#include "command/transaction.h"
 #include "command/version.h"
+#include "command/watched_keys.h"
 
 namespace pion {
 namespace {
@@ -147,6 +149,8 @@ Outcome reset(CommandContext& context) {
   session.reply_mode = Session::ReplyMode::kOn;
   session.prompt.reset();
   session.subscriptions.reset();
+  session.transaction.reset();
+  session.watched.reset();
   context.reply.set_protocol(2);
   context.reply.simple("RESET");
   return Outcome::kDone;

@@ -115,7 +115,7 @@ Outcome wait(CommandContext& context) {
   if (!replicas) return refuse(context, kNotAnInteger);
   int64_t timeout_ms = 0;
   if (const std::string error = parse_timeout(context.arg(2), timeout_ms); !error.empty()) return refuse(context, error);
-  if (*replicas <= 0) return context.reply.integer(0), Outcome::kDone;
+  if (*replicas <= 0 || !context.may_block()) return context.reply.integer(0), Outcome::kDone;
   return answer_at_timeout(context, timeout_ms, [](ReplyWriter& reply) { reply.integer(0); });
 }
 
@@ -140,6 +140,7 @@ Outcome waitaof(CommandContext& context) {
   }
   const Lsn target = journal.appended_lsn();
   const auto synced = [&journal, target] { return journal.enabled() && journal.synced_lsn() >= target; };
+  if (!context.may_block()) return reply_waitaof(context.reply, *local == 1 && synced()), Outcome::kDone;
   if (*replicas > 0) {
     if (*local == 1) journal.request_sync(target);
     return answer_at_timeout(context, timeout_ms, [synced](ReplyWriter& reply) { reply_waitaof(reply, synced()); });

@@ -717,43 +717,43 @@ constexpr ArgumentDoc kArguments147[] = {
 constexpr KeySpecDoc kKeySpecs148[] = {
     {.flags = "RW insert", .index = 2, .last = 0, .step = 1, .limit = 0},
 };
-constexpr ArgumentDoc kArguments149[] = {
-    {.name = "key", .type = "key", .key_spec = 0},
-    {.name = "group", .type = "string"},
-};
-constexpr KeySpecDoc kKeySpecs150[] = {
+constexpr KeySpecDoc kKeySpecs149[] = {
     {.flags = "RW delete", .index = 2, .last = 0, .step = 1, .limit = 0},
 };
-constexpr ArgumentDoc kArguments151[] = {
+constexpr ArgumentDoc kArguments150[] = {
     {.name = "id", .type = "string"},
     {.name = "new-id", .type = "pure-token", .token = "$"},
 };
-constexpr ArgumentDoc kArguments152[] = {
+constexpr ArgumentDoc kArguments151[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "group", .type = "string"},
-    {.name = "id-selector", .type = "oneof", .children = kArguments151},
+    {.name = "id-selector", .type = "oneof", .children = kArguments150},
     {.name = "entriesread", .type = "integer", .token = "ENTRIESREAD", .flags = 1, .display = "entries-read"},
 };
-constexpr KeySpecDoc kKeySpecs153[] = {
+constexpr KeySpecDoc kKeySpecs152[] = {
     {.flags = "RW update", .index = 2, .last = 0, .step = 1, .limit = 0},
+};
+constexpr ArgumentDoc kArguments153[] = {
+    {.name = "key", .type = "key", .key_spec = 0},
+    {.name = "group", .type = "string"},
+    {.name = "id-selector", .type = "oneof", .children = kArguments150},
+    {.name = "mkstream", .type = "pure-token", .token = "MKSTREAM", .flags = 1},
+    {.name = "entriesread", .type = "integer", .token = "ENTRIESREAD", .flags = 1, .display = "entries-read"},
 };
 constexpr ArgumentDoc kArguments154[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "group", .type = "string"},
-    {.name = "id-selector", .type = "oneof", .children = kArguments151},
-    {.name = "mkstream", .type = "pure-token", .token = "MKSTREAM", .flags = 1},
-    {.name = "entriesread", .type = "integer", .token = "ENTRIESREAD", .flags = 1, .display = "entries-read"},
 };
-constexpr ArgumentDoc kArguments155[] = {
+constexpr KeySpecDoc kKeySpecs155[] = {
+    {.flags = "RO access", .index = 2, .last = 0, .step = 1, .limit = 0},
+};
+constexpr ArgumentDoc kArguments156[] = {
     {.name = "full", .type = "pure-token", .token = "FULL"},
     {.name = "count", .type = "integer", .token = "COUNT", .flags = 1},
 };
-constexpr ArgumentDoc kArguments156[] = {
+constexpr ArgumentDoc kArguments157[] = {
     {.name = "key", .type = "key", .key_spec = 0},
-    {.name = "full-block", .type = "block", .flags = 1, .children = kArguments155},
-};
-constexpr KeySpecDoc kKeySpecs157[] = {
-    {.flags = "RO access", .index = 2, .last = 0, .step = 1, .limit = 0},
+    {.name = "full-block", .type = "block", .flags = 1, .children = kArguments156},
 };
 constexpr ArgumentDoc kArguments158[] = {
     {.name = "min-idle-time", .type = "integer", .token = "IDLE", .flags = 1, .since = "6.2.0"},
@@ -1088,10 +1088,10 @@ constexpr ArgumentDoc kArguments221[] = {
     {.name = "event", .type = "string"},
 };
 constexpr ArgumentDoc kArguments222[] = {
-    {.name = "event", .type = "string", .flags = 3},
+    {.name = "command", .type = "string", .flags = 3},
 };
 constexpr ArgumentDoc kArguments223[] = {
-    {.name = "command", .type = "string", .flags = 3},
+    {.name = "event", .type = "string", .flags = 3},
 };
 constexpr ArgumentDoc kArguments224[] = {
     {.name = "key", .type = "key", .key_spec = 0},
@@ -1159,57 +1159,70 @@ constexpr ArgumentDoc kArguments239[] = {
     {.name = "password", .type = "string"},
 };
 constexpr ArgumentDoc kArguments240[] = {
+    {.name = "normal", .type = "pure-token", .token = "NORMAL"},
+    {.name = "master", .type = "pure-token", .token = "MASTER", .since = "3.2.0"},
+    {.name = "slave", .type = "pure-token", .token = "SLAVE"},
+    {.name = "replica", .type = "pure-token", .token = "REPLICA", .since = "5.0.0"},
+    {.name = "pubsub", .type = "pure-token", .token = "PUBSUB"},
+};
+constexpr ArgumentDoc kArguments241[] = {
     {.name = "yes", .type = "pure-token", .token = "YES"},
     {.name = "no", .type = "pure-token", .token = "NO"},
 };
-constexpr ArgumentDoc kArguments241[] = {
-    {.name = "mode", .type = "oneof", .children = kArguments240},
-};
 constexpr ArgumentDoc kArguments242[] = {
-    {.name = "connection-name", .type = "string"},
+    {.name = "client-id", .type = "integer", .token = "ID", .flags = 1, .since = "2.8.12"},
+    {.name = "client-type", .type = "oneof", .token = "TYPE", .flags = 1, .children = kArguments240, .since = "2.8.12"},
+    {.name = "username", .type = "string", .token = "USER", .flags = 1},
+    {.name = "addr", .type = "string", .token = "ADDR", .flags = 1, .display = "ip:port"},
+    {.name = "laddr", .type = "string", .token = "LADDR", .flags = 1, .since = "6.2.0", .display = "ip:port"},
+    {.name = "skipme", .type = "oneof", .token = "SKIPME", .flags = 1, .children = kArguments241},
+    {.name = "maxage", .type = "integer", .token = "MAXAGE", .flags = 1, .since = "7.4.0"},
 };
 constexpr ArgumentDoc kArguments243[] = {
+    {.name = "old-format", .type = "string", .deprecated_since = "2.8.12", .display = "ip:port"},
+    {.name = "new-format", .type = "oneof", .flags = 2, .children = kArguments242},
+};
+constexpr ArgumentDoc kArguments244[] = {
+    {.name = "filter", .type = "oneof", .children = kArguments243},
+};
+constexpr ArgumentDoc kArguments245[] = {
+    {.name = "mode", .type = "oneof", .children = kArguments241},
+};
+constexpr ArgumentDoc kArguments246[] = {
+    {.name = "connection-name", .type = "string"},
+};
+constexpr ArgumentDoc kArguments247[] = {
     {.name = "timeout", .type = "pure-token", .token = "TIMEOUT"},
     {.name = "error", .type = "pure-token", .token = "ERROR"},
 };
-constexpr ArgumentDoc kArguments244[] = {
-    {.name = "client-id", .type = "integer"},
-    {.name = "unblock-type", .type = "oneof", .flags = 1, .children = kArguments243},
-};
-constexpr ArgumentDoc kArguments245[] = {
-    {.name = "on", .type = "pure-token", .token = "ON"},
-    {.name = "off", .type = "pure-token", .token = "OFF"},
-    {.name = "skip", .type = "pure-token", .token = "SKIP"},
-};
-constexpr ArgumentDoc kArguments246[] = {
-    {.name = "action", .type = "oneof", .children = kArguments245},
-};
-constexpr ArgumentDoc kArguments247[] = {
-    {.name = "libname", .type = "string", .token = "LIB-NAME"},
-    {.name = "libver", .type = "string", .token = "LIB-VER"},
-};
 constexpr ArgumentDoc kArguments248[] = {
-    {.name = "attr", .type = "oneof", .children = kArguments247},
+    {.name = "client-id", .type = "integer"},
+    {.name = "unblock-type", .type = "oneof", .flags = 1, .children = kArguments247},
 };
 constexpr ArgumentDoc kArguments249[] = {
-    {.name = "on", .type = "pure-token", .token = "ON"},
-    {.name = "off", .type = "pure-token", .token = "OFF"},
-};
-constexpr ArgumentDoc kArguments250[] = {
-    {.name = "enabled", .type = "oneof", .children = kArguments249},
-};
-constexpr ArgumentDoc kArguments251[] = {
     {.name = "normal", .type = "pure-token", .token = "NORMAL"},
     {.name = "master", .type = "pure-token", .token = "MASTER"},
     {.name = "replica", .type = "pure-token", .token = "REPLICA"},
     {.name = "pubsub", .type = "pure-token", .token = "PUBSUB"},
 };
-constexpr ArgumentDoc kArguments252[] = {
-    {.name = "client-type", .type = "oneof", .token = "TYPE", .flags = 1, .children = kArguments251, .since = "5.0.0"},
+constexpr ArgumentDoc kArguments250[] = {
+    {.name = "client-type", .type = "oneof", .token = "TYPE", .flags = 1, .children = kArguments249, .since = "5.0.0"},
     {.name = "client-id", .type = "integer", .token = "ID", .flags = 3, .since = "6.2.0"},
 };
+constexpr ArgumentDoc kArguments251[] = {
+    {.name = "on", .type = "pure-token", .token = "ON"},
+    {.name = "off", .type = "pure-token", .token = "OFF"},
+    {.name = "skip", .type = "pure-token", .token = "SKIP"},
+};
+constexpr ArgumentDoc kArguments252[] = {
+    {.name = "action", .type = "oneof", .children = kArguments251},
+};
 constexpr ArgumentDoc kArguments253[] = {
-    {.name = "status", .type = "oneof", .children = kArguments249},
+    {.name = "on", .type = "pure-token", .token = "ON"},
+    {.name = "off", .type = "pure-token", .token = "OFF"},
+};
+constexpr ArgumentDoc kArguments254[] = {
+    {.name = "status", .type = "oneof", .children = kArguments253},
     {.name = "client-id", .type = "integer", .token = "REDIRECT", .flags = 1},
     {.name = "prefix", .type = "string", .token = "PREFIX", .flags = 7},
     {.name = "bcast", .type = "pure-token", .token = "BCAST", .flags = 1},
@@ -1217,36 +1230,23 @@ constexpr ArgumentDoc kArguments253[] = {
     {.name = "optout", .type = "pure-token", .token = "OPTOUT", .flags = 1},
     {.name = "noloop", .type = "pure-token", .token = "NOLOOP", .flags = 1},
 };
-constexpr ArgumentDoc kArguments254[] = {
+constexpr ArgumentDoc kArguments255[] = {
     {.name = "write", .type = "pure-token", .token = "WRITE"},
     {.name = "all", .type = "pure-token", .token = "ALL"},
 };
-constexpr ArgumentDoc kArguments255[] = {
-    {.name = "timeout", .type = "integer"},
-    {.name = "mode", .type = "oneof", .flags = 1, .children = kArguments254, .since = "6.2.0"},
-};
 constexpr ArgumentDoc kArguments256[] = {
-    {.name = "normal", .type = "pure-token", .token = "NORMAL"},
-    {.name = "master", .type = "pure-token", .token = "MASTER", .since = "3.2.0"},
-    {.name = "slave", .type = "pure-token", .token = "SLAVE"},
-    {.name = "replica", .type = "pure-token", .token = "REPLICA", .since = "5.0.0"},
-    {.name = "pubsub", .type = "pure-token", .token = "PUBSUB"},
+    {.name = "timeout", .type = "integer"},
+    {.name = "mode", .type = "oneof", .flags = 1, .children = kArguments255, .since = "6.2.0"},
 };
 constexpr ArgumentDoc kArguments257[] = {
-    {.name = "client-id", .type = "integer", .token = "ID", .flags = 1, .since = "2.8.12"},
-    {.name = "client-type", .type = "oneof", .token = "TYPE", .flags = 1, .children = kArguments256, .since = "2.8.12"},
-    {.name = "username", .type = "string", .token = "USER", .flags = 1},
-    {.name = "addr", .type = "string", .token = "ADDR", .flags = 1, .display = "ip:port"},
-    {.name = "laddr", .type = "string", .token = "LADDR", .flags = 1, .since = "6.2.0", .display = "ip:port"},
-    {.name = "skipme", .type = "oneof", .token = "SKIPME", .flags = 1, .children = kArguments240},
-    {.name = "maxage", .type = "integer", .token = "MAXAGE", .flags = 1, .since = "7.4.0"},
+    {.name = "enabled", .type = "oneof", .children = kArguments253},
 };
 constexpr ArgumentDoc kArguments258[] = {
-    {.name = "old-format", .type = "string", .deprecated_since = "2.8.12", .display = "ip:port"},
-    {.name = "new-format", .type = "oneof", .flags = 2, .children = kArguments257},
+    {.name = "libname", .type = "string", .token = "LIB-NAME"},
+    {.name = "libver", .type = "string", .token = "LIB-VER"},
 };
 constexpr ArgumentDoc kArguments259[] = {
-    {.name = "filter", .type = "oneof", .children = kArguments258},
+    {.name = "attr", .type = "oneof", .children = kArguments258},
 };
 constexpr ArgumentDoc kArguments260[] = {
     {.name = "message", .type = "string"},
@@ -1523,7 +1523,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "6.0.0",
      .summary = "Instructs the server whether to track the keys in the next request.",
      .complexity = "O(1)",
-     .arguments = kArguments241,
+     .arguments = kArguments245,
      .flag_names = "noscript loading stale"},
     {.name = "client|getname",
      .arity = 2,
@@ -1573,7 +1573,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.4.0",
      .summary = "Terminates open connections.",
      .complexity = "O(N) where N is the number of client connections",
-     .arguments = kArguments259,
+     .arguments = kArguments244,
      .history = "2.8.12:Added new filter format.\n2.8.12:`ID` option.\n3.2.0:Added `master` type in for `TYPE` option.\n5.0.0:Replaced `slave` `TYPE` with `replica`. `slave` still supported for backward compatibility.\n6.2.0:`LADDR` option.\n7.4.0:`MAXAGE` option.",
      .flag_names = "admin noscript loading stale"},
     {.name = "client|list",
@@ -1583,7 +1583,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.4.0",
      .summary = "Lists open connections.",
      .complexity = "O(N) where N is the number of client connections",
-     .arguments = kArguments252,
+     .arguments = kArguments250,
      .tips = "nondeterministic_output",
      .history = "2.8.12:Added unique client `id` field.\n5.0.0:Added optional `TYPE` filter.\n6.0.0:Added `user` field.\n6.2.0:Added `argv-mem`, `tot-mem`, `laddr` and `redir` fields and the optional `ID` filter.\n7.0.0:Added `resp`, `multi-mem`, `rbs` and `rbp` fields.\n7.0.3:Added `ssub` field.\n7.2.0:Added `lib-name` and `lib-ver` fields.\n7.4.0:Added `watch` field.\n8.0.0:Added `io-thread` field.",
      .flag_names = "admin noscript loading stale"},
@@ -1594,7 +1594,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.0.0",
      .summary = "Sets the client eviction mode of the connection.",
      .complexity = "O(1)",
-     .arguments = kArguments250,
+     .arguments = kArguments257,
      .flag_names = "admin noscript loading stale"},
     {.name = "client|no-touch",
      .arity = 3,
@@ -1603,7 +1603,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.2.0",
      .summary = "Controls whether commands sent by the client affect the LRU/LFU of accessed keys.",
      .complexity = "O(1)",
-     .arguments = kArguments250,
+     .arguments = kArguments257,
      .flag_names = "noscript loading stale"},
     {.name = "client|pause",
      .arity = -3,
@@ -1612,7 +1612,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "3.0.0",
      .summary = "Suspends commands processing.",
      .complexity = "O(1)",
-     .arguments = kArguments255,
+     .arguments = kArguments256,
      .history = "6.2.0:`CLIENT PAUSE WRITE` mode added along with the `mode` option.",
      .flag_names = "admin noscript loading stale"},
     {.name = "client|reply",
@@ -1622,7 +1622,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "3.2.0",
      .summary = "Instructs the server whether to reply to commands.",
      .complexity = "O(1)",
-     .arguments = kArguments246,
+     .arguments = kArguments252,
      .flag_names = "noscript loading stale"},
     {.name = "client|setinfo",
      .arity = 4,
@@ -1631,7 +1631,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.2.0",
      .summary = "Sets information specific to the client or connection.",
      .complexity = "O(1)",
-     .arguments = kArguments248,
+     .arguments = kArguments259,
      .tips = "request_policy:all_nodes,response_policy:all_succeeded",
      .flag_names = "noscript loading stale"},
     {.name = "client|setname",
@@ -1641,7 +1641,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.6.9",
      .summary = "Sets the connection name.",
      .complexity = "O(1)",
-     .arguments = kArguments242,
+     .arguments = kArguments246,
      .tips = "request_policy:all_nodes,response_policy:all_succeeded",
      .flag_names = "noscript loading stale"},
     {.name = "client|tracking",
@@ -1651,7 +1651,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "6.0.0",
      .summary = "Controls server-assisted client-side caching for the connection.",
      .complexity = "O(1). Some options may introduce additional complexity.",
-     .arguments = kArguments253,
+     .arguments = kArguments254,
      .flag_names = "noscript loading stale"},
     {.name = "client|trackinginfo",
      .arity = 2,
@@ -1668,7 +1668,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "5.0.0",
      .summary = "Unblocks a client blocked by a blocking command from a different connection.",
      .complexity = "O(log N) where N is the number of client connections",
-     .arguments = kArguments244,
+     .arguments = kArguments248,
      .flag_names = "admin noscript loading stale"},
     {.name = "client|unpause",
      .arity = 2,
@@ -2608,7 +2608,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.0.0",
      .summary = "Returns the cumulative distribution of latencies of a subset or all commands.",
      .complexity = "O(N) where N is the number of commands with latency information being retrieved.",
-     .arguments = kArguments223,
+     .arguments = kArguments222,
      .tips = "nondeterministic_output,request_policy:all_nodes,response_policy:special",
      .flag_names = "admin noscript loading stale"},
     {.name = "latency|history",
@@ -2637,7 +2637,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.8.13",
      .summary = "Resets the latency data for one or more events.",
      .complexity = "O(1)",
-     .arguments = kArguments222,
+     .arguments = kArguments223,
      .tips = "request_policy:all_nodes,response_policy:agg_sum",
      .flag_names = "admin noscript loading stale"},
     {.name = "lcs",
@@ -3963,7 +3963,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "5.0.0",
      .summary = "Creates a consumer group.",
      .complexity = "O(1)",
-     .arguments = kArguments154,
+     .arguments = kArguments153,
      .history = "7.0.0:Added the `entries_read` named argument.",
      .flag_names = "write denyoom",
      .key_specs = kKeySpecs148},
@@ -3988,7 +3988,7 @@ constexpr CommandSpec kFacts[] = {
      .complexity = "O(1)",
      .arguments = kArguments147,
      .flag_names = "write",
-     .key_specs = kKeySpecs150},
+     .key_specs = kKeySpecs149},
     {.name = "xgroup|destroy",
      .arity = 4,
      .keys = {2, 2, 1, 0},
@@ -3997,9 +3997,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "5.0.0",
      .summary = "Destroys a consumer group.",
      .complexity = "O(N) where N is the number of entries in the group's pending entries list (PEL).",
-     .arguments = kArguments149,
+     .arguments = kArguments154,
      .flag_names = "write",
-     .key_specs = kKeySpecs150},
+     .key_specs = kKeySpecs149},
     {.name = "xgroup|help",
      .arity = 2,
      .categories = "stream,slow",
@@ -4016,10 +4016,10 @@ constexpr CommandSpec kFacts[] = {
      .since = "5.0.0",
      .summary = "Sets the last-delivered ID of a consumer group.",
      .complexity = "O(1)",
-     .arguments = kArguments152,
+     .arguments = kArguments151,
      .history = "7.0.0:Added the optional `entries_read` argument.",
      .flag_names = "write",
-     .key_specs = kKeySpecs153},
+     .key_specs = kKeySpecs152},
     {.name = "xinfo",
      .arity = -2,
      .categories = "slow",
@@ -4035,11 +4035,11 @@ constexpr CommandSpec kFacts[] = {
      .since = "5.0.0",
      .summary = "Returns a list of the consumers in a consumer group.",
      .complexity = "O(1)",
-     .arguments = kArguments149,
+     .arguments = kArguments154,
      .tips = "nondeterministic_output",
      .history = "7.2.0:Added the `inactive` field, and changed the meaning of `idle`.",
      .flag_names = "readonly",
-     .key_specs = kKeySpecs157},
+     .key_specs = kKeySpecs155},
     {.name = "xinfo|groups",
      .arity = 3,
      .keys = {2, 2, 1, 0},
@@ -4051,7 +4051,7 @@ constexpr CommandSpec kFacts[] = {
      .arguments = kArguments2,
      .history = "7.0.0:Added the `entries-read` and `lag` fields",
      .flag_names = "readonly",
-     .key_specs = kKeySpecs157},
+     .key_specs = kKeySpecs155},
     {.name = "xinfo|help",
      .arity = 2,
      .categories = "stream,slow",
@@ -4068,10 +4068,10 @@ constexpr CommandSpec kFacts[] = {
      .since = "5.0.0",
      .summary = "Returns information about a stream.",
      .complexity = "O(1)",
-     .arguments = kArguments156,
+     .arguments = kArguments157,
      .history = "6.0.0:Added the `FULL` modifier.\n7.0.0:Added the `max-deleted-entry-id`, `entries-added`, `recorded-first-entry-id`, `entries-read` and `lag` fields\n7.2.0:Added the `active-time` field, and changed the meaning of `seen-time`.",
      .flag_names = "readonly",
-     .key_specs = kKeySpecs157},
+     .key_specs = kKeySpecs155},
     {.name = "xlen",
      .arity = 2,
      .keys = {1, 1, 1, 0},

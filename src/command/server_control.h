@@ -30,6 +30,9 @@ struct ClientInfo {
   int fd = -1, database = 0, protocol = 2;
   int64_t age_s = 0, idle_s = 0;
   uint64_t query_buffer_bytes = 0, output_bytes = 0, commands = 0, net_input_bytes = 0, net_output_bytes = 0;
+  int64_t queued = -1;  // commands in MULTI; -1: not in it
+  uint64_t queued_bytes = 0, watched = 0;
+  bool watched_changed = false;
   uint64_t channels = 0, patterns = 0, shard_channels = 0;  // subscribed to
   std::string last_command;
   bool unix_socket = false, subscriber = false, no_evict = false, no_touch = false, blocked = false;

@@ -103,6 +103,7 @@ class Table {
     add(list_commands());
     add(prompt_commands());
     add(pubsub_commands());
+    add(transaction_commands());
     std::sort(sorted_.begin(), sorted_.end(), [](auto* a, auto* b) { return a->name < b->name; });
     while (slots_.size() < sorted_.size() * 4) slots_.resize(slots_.empty() ? 256 : slots_.size() * 2);
     for (const CommandSpec* spec : sorted_) {

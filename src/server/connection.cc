@@ -5,6 +5,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "command/transaction.h"
+#include "command/watched_keys.h"
 #include "server/io_thread.h"
 #include "storage/journal.h"
 
@@ -197,6 +199,14 @@ ClientInfo Connection::info() const {
   info.last_command = session_.last_command;
   info.no_evict = session_.no_evict;
   info.no_touch = session_.no_touch;
+  if (session_.transaction) {
+    info.queued = static_cast<int64_t>(session_.transaction->commands().size());
+    info.queued_bytes = session_.transaction->bytes();
+  }
+  if (session_.watched) {
+    info.watched = session_.watched->count();
+    info.watched_changed = session_.watched->changed();
+  }
   if (const Subscriptions* subscriptions = session_.subscriptions.get()) {
     info.subscriber = true;
     info.channels = subscriptions->count(SubscriptionKind::kChannel);

@@ -104,6 +104,7 @@ class Connection final : public EventHandler {
   void prefetch_buckets(std::span<BatchedCommand> commands) const;
   bool run_batch(const ParsedCommands& parsed);
   void execute(BatchedCommand& command);
+  void queue(BatchedCommand& command, ReplyWriter& reply);
   void run_handler(BatchedCommand& command, ReplyWriter& reply);
   void run_on_worker(BatchedCommand& command);
   void worker_done(WorkerJob& job);

@@ -1,6 +1,7 @@
 // A connection's commands: batches, workers, suspension.
 #include <utility>
 
+#include "command/transaction.h"
 #include "keyspace/keyspace.h"
 #include "prompt/store.h"
 #include "server/connection.h"
@@ -161,16 +162,26 @@ void Connection::execute(BatchedCommand& command) {
   ReplyWriter reply(muted ? thread_->muted_output() : out_, session_.protocol);
   if (!command.command.spec) {
     if (is_http(command.arguments)) return close();
-    reply.error(command.command.error);
+    reply.error(refused_in_transaction(session_, find_command(command.arguments[0].bytes), command.command.error));
   } else {
     session_.last_command = command.command.spec->name.data();
     if (const std::string error = refusal(thread_->shared(), session_, *command.command.spec); !error.empty()) {
-      reply.error(error);
+      reply.error(refused_in_transaction(session_, command.command.spec, error));
+    } else if (session_.transaction && is_queued(*command.command.spec)) {
+      queue(command, reply);
     } else {
       run_handler(command, reply);
     }
   }
   if (state_ == State::kReady) finish_command();
+}
+
+// MULTI: for EXEC to run.
+void Connection::queue(BatchedCommand& command, ReplyWriter& reply) {
+  if (session_.transaction->queue(*command.command.spec, command.arguments)) return reply.simple("QUEUED");
+  session_.transaction->abort();
+  reply.error("ERR the transaction is too long: at most " + std::to_string(kMaxQueuedCommands) + " commands and " +
+              std::to_string(kMaxQueuedBytes) + " bytes of arguments");
 }
 
 void Connection::run_handler(BatchedCommand& command, ReplyWriter& reply) {

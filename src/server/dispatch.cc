@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "command/arguments.h"
+#include "command/transaction.h"
 #include "keyspace/keyspace.h"
 
 namespace pion {
@@ -22,7 +23,9 @@ std::string refusal(const ServerShared& shared, const Session& session, const Co
   if (!session.authenticated && !(spec.flags & kNoAuth) && shared.live.password_required.load(std::memory_order_relaxed)) {
     return "NOAUTH Authentication required.";
   }
-  if (spec.flags & kDenyOom) {
+  if (session.transaction && (spec.flags & kNoMulti)) return "ERR Command not allowed inside a transaction";
+  const bool runs_queue = session.transaction && spec.name == "exec";
+  if ((runs_queue ? session.transaction->flags() : spec.flags) & kDenyOom) {
     Keyspace& keyspace = *shared.services.keyspace;
     if (keyspace.settings.maxmemory.load(std::memory_order_relaxed) > 0 && !keyspace.ensure_memory()) {
       return "OOM command not allowed when used memory > 'maxmemory'.";
