@@ -285,6 +285,52 @@ Outcome client_kill(CommandContext& context) {
   return Outcome::kSuspended;
 }
 
+// CLIENT PAUSE timeout [WRITE|ALL]
+Outcome client_pause(CommandContext& context) {
+  if (context.argc() > 4) {
+    context.reply.error("ERR unknown subcommand or wrong number of arguments for '" + std::string(context.arg(1)) + "'. Try CLIENT HELP.");
+    return Outcome::kDone;
+  }
+  bool only_writes = false;
+  if (context.argc() == 4) {
+    only_writes = same_word(context.arg(3), "write");
+    if (!only_writes && !same_word(context.arg(3), "all")) {
+      return context.reply.error("ERR CLIENT PAUSE mode must be WRITE or ALL"), Outcome::kDone;
+    }
+  }
+  const auto duration_ms = integer_argument(context.arg(2));
+  if (!duration_ms) return context.reply.error("ERR timeout is not an integer or out of range"), Outcome::kDone;
+  if (*duration_ms < 0) return context.reply.error("ERR timeout is negative"), Outcome::kDone;
+  context.services.server->pause_clients(*duration_ms, only_writes);
+  context.reply.ok();
+  return Outcome::kDone;
+}
+
+Outcome client_unpause(CommandContext& context) {
+  context.services.server->unpause_clients();
+  context.reply.ok();
+  return Outcome::kDone;
+}
+
+// CLIENT UNBLOCK id [TIMEOUT|ERROR]
+Outcome client_unblock(CommandContext& context) {
+  if (context.argc() > 4) {
+    context.reply.error("ERR unknown subcommand or wrong number of arguments for '" + std::string(context.arg(1)) + "'. Try CLIENT HELP.");
+    return Outcome::kDone;
+  }
+  const bool with_error = context.argc() == 4 && same_word(context.arg(3), "error");
+  if (context.argc() == 4 && !with_error && !same_word(context.arg(3), "timeout")) {
+    return context.reply.error("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"), Outcome::kDone;
+  }
+  const auto id = integer_argument(context.arg(2));
+  if (!id) return context.reply.error(kNotAnInteger), Outcome::kDone;
+  std::shared_ptr<Completion> completion = context.suspend();
+  context.services.server->unblock_client(static_cast<uint64_t>(*id), with_error, [completion](bool unblocked) {
+    completion->complete([unblocked](ReplyWriter& reply) { reply.integer(unblocked ? 1 : 0); }, 0);
+  });
+  return Outcome::kSuspended;
+}
+
 Outcome client_help(CommandContext& context) {
   static constexpr std::string_view kLines[] = {
       "CLIENT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
@@ -318,6 +364,10 @@ Outcome client_help(CommandContext& context) {
       "    Return information about client connections. Options:",
       "    * TYPE (NORMAL|MASTER|REPLICA|PUBSUB)",
       "      Return clients of specified type.",
+      "UNPAUSE",
+      "    Stop the current client pause, resuming traffic.",
+      "PAUSE <timeout> [WRITE|ALL]",
+      "    Suspend all, or just write, clients for <timeout> milliseconds.",
       "REPLY (ON|OFF|SKIP)",
       "    Control the replies sent to the current connection.",
       "SETNAME <name>",
@@ -326,6 +376,8 @@ Outcome client_help(CommandContext& context) {
       "    Set client meta attr. Options are:",
       "    * LIB-NAME: the client lib name.",
       "    * LIB-VER: the client lib version.",
+      "UNBLOCK <clientid> [TIMEOUT|ERROR]",
+      "    Unblock the specified blocked client.",
       "TRACKINGINFO",
       "    Report tracking status for the current connection.",
       "NO-EVICT (ON|OFF)",

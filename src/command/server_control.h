@@ -60,6 +60,12 @@ class ServerControl {
   // Closes the client with this id (a client that kills itself still gets its reply). False: no such client.
   virtual bool kill_client(uint64_t id) = 0;
 
+  // CLIENT PAUSE, for so long from now: all commands wait, or those that write. A pause under way is only made longer and stricter.
+  virtual void pause_clients(int64_t duration_ms, bool only_writes) = 0;
+  virtual void unpause_clients() = 0;
+  // Ends a blocking command, as if its time were up or with an error. `done` runs on the caller's reactor thread: was there one?
+  virtual void unblock_client(uint64_t id, bool with_error, std::function<void(bool)> done) = 0;
+
   // SIGTERM's way: stop accepting, write and sync, end. `save`: a checkpoint first.
   virtual void shutdown(bool save) = 0;
 };

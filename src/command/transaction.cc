@@ -9,18 +9,24 @@
 
 namespace pion {
 
+QueuedCommand::QueuedCommand(const CommandSpec& called, Arguments& taken) : spec(&called), arguments(std::move(taken)) {
+  size_t size = 0;
+  for (const Argument& argument : arguments) size += argument.bytes.size();
+  bytes = std::make_unique<char[]>(size);
+  char* at = bytes.get();
+  for (Argument& argument : arguments) {
+    if (!argument.bytes.empty()) std::memcpy(at, argument.bytes.data(), argument.bytes.size());
+    argument.bytes = {at, argument.bytes.size()};
+    at += argument.bytes.size();
+  }
+}
+
 bool Transaction::queue(const CommandSpec& spec, Arguments& arguments) {
   uint64_t size = 0;
   for (const Argument& argument : arguments) size += argument.bytes.size();
   const uint64_t cost = size + arguments.size() * sizeof(Argument) + sizeof(QueuedCommand);
   if (commands_.size() >= kMaxQueuedCommands || bytes_ + cost > kMaxQueuedBytes) return false;
-  QueuedCommand& command = commands_.emplace_back(&spec, std::make_unique<char[]>(size), std::move(arguments));
-  char* at = command.bytes.get();
-  for (Argument& argument : command.arguments) {
-    if (!argument.bytes.empty()) std::memcpy(at, argument.bytes.data(), argument.bytes.size());
-    argument.bytes = {at, argument.bytes.size()};
-    at += argument.bytes.size();
-  }
+  commands_.emplace_back(spec, arguments);
   bytes_ += cost;
   flags_ |= spec.flags;
   return true;

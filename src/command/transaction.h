@@ -15,6 +15,10 @@ struct Session;
 
 // A command and its arguments, which it owns; streamed ones lie on disk already.
 struct QueuedCommand {
+  QueuedCommand() = default;
+  // Takes the arguments over.
+  QueuedCommand(const CommandSpec& spec, Arguments& taken);
+
   const CommandSpec* spec = nullptr;
   std::unique_ptr<char[]> bytes;
   Arguments arguments;

@@ -22,6 +22,9 @@ class ConnectionCompletion final : public Completion {
   bool abandoned() const override { return abandoned_.load(std::memory_order_acquire); }
   void on_timeout(int64_t delay_ms, std::function<void()> call) override;
 
+  // Whoever takes it answers; complete() of the others is dropped.
+  bool take() { return !completed_.exchange(true, std::memory_order_acq_rel); }
+
   // For the connection, when it ends.
   void abandon() { abandoned_.store(true, std::memory_order_release); }
 

@@ -110,7 +110,7 @@ void Connection::on_writable() { flush(); }
 
 void Connection::on_peer_closed(bool gone) {
   // Redis ends a client that waits when its peer half-closes; what only takes long is still answered.
-  const bool waits = state_ == State::kSuspended && (blocked_spec_->flags & (kBlocking | kPion));
+  const bool waits = state_ == State::kSuspended && !postponed_ && (blocked_spec_->flags & (kBlocking | kPion));
   if (gone || waits) return close();
   set_interest({.read = false, .write = interest_.write, .peer_close = false});
 }
@@ -188,7 +188,7 @@ ClientInfo Connection::info() const {
   info.output_bytes = owed_bytes();
   info.net_input_bytes = input_bytes_;
   info.net_output_bytes = output_bytes_;
-  info.blocked = state_ == State::kSuspended && (blocked_spec_->flags & kBlocking);
+  info.blocked = state_ == State::kSuspended && (postponed_ || (blocked_spec_->flags & kBlocking));
   if (state_ == State::kWorker) return info;  // the rest is the worker's now
   info.name = session_.name;
   info.lib_name = session_.lib_name;

@@ -20,6 +20,7 @@
 
 #include "command/server_control.h"
 #include "command/table.h"
+#include "command/transaction.h"
 #include "io/reactor.h"
 #include "io/socket.h"
 #include "resp/parser.h"
@@ -58,6 +59,10 @@ class Connection final : public EventHandler {
   void set_timeout(uint64_t turn, int64_t delay_ms, std::function<void()> call);
   // A published message, if the client still wants it.
   void deliver(MessageDelivery delivery);
+  // CLIENT UNBLOCK. False: it is not blocked.
+  bool unblock(bool with_error);
+  // The pause is over, or may be.
+  void run_postponed();
   // CLIENT KILL: closes at the end of the tick. A client that kills itself has its reply by then.
   void kill();
   // The server stops: nothing more is run; the connection ends as soon as its replies are out.
@@ -104,6 +109,9 @@ class Connection final : public EventHandler {
   void prefetch_buckets(std::span<BatchedCommand> commands) const;
   bool run_batch(const ParsedCommands& parsed);
   void execute(BatchedCommand& command);
+  void dispatch(BatchedCommand& command);
+  bool must_wait(const CommandSpec& spec) const;
+  void postpone(BatchedCommand& command);
   void queue(BatchedCommand& command, ReplyWriter& reply);
   void run_handler(BatchedCommand& command, ReplyWriter& reply);
   void run_on_worker(BatchedCommand& command);
@@ -158,6 +166,8 @@ class Connection final : public EventHandler {
   const CommandSpec* blocked_spec_ = nullptr;
   bool blocked_sync_ = false;
   Reactor::TimerId timeout_ = 0;
+  std::function<void()> timeout_call_;
+  std::unique_ptr<QueuedCommand> postponed_;  // CLIENT PAUSE: what the client waits to have run
   std::weak_ptr<ConnectionCompletion> completion_;
   struct EarlyAnswer {
     std::function<void(ReplyWriter&)> write;

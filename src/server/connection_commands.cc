@@ -157,7 +157,10 @@ void Connection::execute(BatchedCommand& command) {
   ThreadCounters::add(thread_->counters().commands_processed, 1);
   lend_descriptors(input_bytes_ - (in_.size() - command.end));
   thread_->mark_dirty(*this);
+  dispatch(command);
+}
 
+void Connection::dispatch(BatchedCommand& command) {
   const bool muted = session_.reply_mode != Session::ReplyMode::kOn;
   ReplyWriter reply(muted ? thread_->muted_output() : out_, session_.protocol);
   if (!command.command.spec) {
@@ -167,6 +170,8 @@ void Connection::execute(BatchedCommand& command) {
     session_.last_command = command.command.spec->name.data();
     if (const std::string error = refusal(thread_->shared(), session_, *command.command.spec); !error.empty()) {
       reply.error(refused_in_transaction(session_, command.command.spec, error));
+    } else if (must_wait(*command.command.spec)) {
+      return postpone(command);
     } else if (session_.transaction && is_queued(*command.command.spec)) {
       queue(command, reply);
     } else {
@@ -174,6 +179,46 @@ void Connection::execute(BatchedCommand& command) {
     }
   }
   if (state_ == State::kReady) finish_command();
+}
+
+bool Connection::must_wait(const CommandSpec& spec) const {
+  const ClientPause::Mode mode = thread_->shared().pause.mode();
+  if (mode == ClientPause::Mode::kNone) [[likely]] return false;
+  const uint32_t flags = session_.transaction && spec.name == "exec" ? session_.transaction->flags() : spec.flags;
+  return mode == ClientPause::Mode::kAll || (flags & (kWrite | kMayReplicate));
+}
+
+// The command keeps its place: nothing else of the connection runs until it did. It owns its bytes from here on.
+void Connection::postpone(BatchedCommand& command) {
+  blocked_spec_ = command.command.spec;
+  postponed_ = std::make_unique<QueuedCommand>(*command.command.spec, command.arguments);
+  suspended(nullptr, false);
+  thread_->add_postponed(session_.id);
+}
+
+void Connection::run_postponed() {
+  if (closed_ || !postponed_) return;
+  state_ = State::kReady;
+  ThreadCounters::add(thread_->counters().blocked, static_cast<uint64_t>(-1));
+  const std::unique_ptr<QueuedCommand> kept = std::move(postponed_);
+  BatchedCommand command{std::move(kept->arguments), {kept->spec, {}}};
+  dispatch(command);
+  if (may_run()) resume();
+}
+
+bool Connection::unblock(bool with_error) {
+  if (closed_ || state_ != State::kSuspended || postponed_ || !(blocked_spec_->flags & kBlocking)) return false;
+  if (!with_error) {
+    if (!timeout_call_) return false;
+    const std::function<void()> call = std::move(timeout_call_);
+    cancel_timeout();
+    call();
+    return true;
+  }
+  const auto completion = completion_.lock();
+  if (!completion || !completion->take()) return false;  // its answer is on the way
+  complete(turn_, [](ReplyWriter& reply) { reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK"); }, 0);
+  return true;
 }
 
 // MULTI: for EXEC to run.
@@ -270,14 +315,17 @@ void Connection::complete(uint64_t turn, const std::function<void(ReplyWriter&)>
 
 void Connection::set_timeout(uint64_t turn, int64_t delay_ms, std::function<void()> call) {
   if (closed_ || turn != turn_ || state_ == State::kReady) return;
-  timeout_ = thread_->reactor().after(delay_ms, [this, call = std::move(call)] {
+  timeout_call_ = std::move(call);
+  timeout_ = thread_->reactor().after(delay_ms, [this] {
     timeout_ = 0;
-    call();
+    const std::function<void()> due = std::move(timeout_call_);
+    due();
   });
 }
 
 void Connection::cancel_timeout() {
   if (timeout_ != 0) thread_->reactor().cancel(std::exchange(timeout_, 0));
+  timeout_call_ = nullptr;
 }
 
 // What follows every command: descriptors it left, CLIENT REPLY, the limit on what the client is owed.

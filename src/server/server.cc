@@ -308,6 +308,25 @@ bool Server::kill_client(uint64_t id) {
   return true;
 }
 
+void Server::pause_clients(int64_t duration_ms, bool only_writes) {
+  constexpr int64_t kLongest = 365LL * 24 * 3600 * 1000;
+  shared_.pause.pause(monotonic_ms() + std::min(duration_ms, kLongest),
+                      only_writes ? ClientPause::Mode::kWrites : ClientPause::Mode::kAll);
+}
+
+void Server::unpause_clients() {
+  shared_.pause.end();
+  for (const auto& thread : threads_) thread->post_unpause();
+}
+
+void Server::unblock_client(uint64_t id, bool with_error, std::function<void(bool)> done) {
+  IoThread* const caller = IoThread::current() ? IoThread::current() : threads_[0].get();
+  const auto answer = [caller, done = std::move(done)](bool unblocked) { caller->reactor().post([done, unblocked] { done(unblocked); }); };
+  const int thread = shared_.clients.thread_of(id);
+  if (thread < 0) return answer(false);
+  threads_[static_cast<size_t>(thread)]->post_unblock(id, with_error, answer);
+}
+
 // SIGTERM has one way, and this is it: main() waits for the signal.
 void Server::shutdown(bool save) {
   save_wanted_ = save;
