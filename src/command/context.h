@@ -17,6 +17,7 @@
 namespace pion {
 
 class Keyspace;
+class MonitorFeed;
 class PromptStore;
 class PubSub;
 class Storage;
@@ -52,6 +53,7 @@ struct Services {
   PromptStore* prompt = nullptr;
   ServerControl* server = nullptr;
   PubSub* pubsub = nullptr;
+  MonitorFeed* monitors = nullptr;
 };
 
 class CommandContext {

@@ -15,6 +15,7 @@ bool valid_client_text(std::string_view text) {
 
 std::string client_line(const ClientInfo& client) {
   std::string flags;
+  if (client.monitor) flags.push_back('O');
   if (client.subscriber) flags.push_back('P');
   if (client.queued >= 0) flags.push_back('x');
   if (client.blocked) flags.push_back('b');

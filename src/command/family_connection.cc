@@ -149,6 +149,7 @@ Outcome reset(CommandContext& context) {
   session.reply_mode = Session::ReplyMode::kOn;
   session.prompt.reset();
   session.subscriptions.reset();
+  session.monitor.reset();
   session.transaction.reset();
   session.watched.reset();
   context.reply.set_protocol(2);

@@ -162,6 +162,15 @@ Outcome waitaof(CommandContext& context) {
   return Outcome::kDone;
 }
 
+// Answers nothing to one who is a monitor already, as Redis.
+Outcome monitor(CommandContext& context) {
+  if (!context.may_block()) return refuse(context, "ERR MONITOR isn't allowed for DENY BLOCKING client");
+  if (context.session.monitor) return Outcome::kDone;
+  context.session.monitor = std::make_unique<MonitorMembership>(*context.services.monitors, context.make_subscriber());
+  context.reply.ok();
+  return Outcome::kDone;
+}
+
 constexpr CommandSpec kConfig[] = {
     {.name = "config|get", .handler = config_get},
     {.name = "config|help", .handler = config_help},
@@ -178,6 +187,7 @@ constexpr CommandSpec kServer[] = {
                "own connection only"},
     {.name = "info", .handler = info, .status = "differs: a section pion; fields of what there is"},
     {.name = "lastsave", .handler = lastsave, .status = "differs: of the last checkpoint"},
+    {.name = "monitor", .handler = monitor, .status = "differs: of a value that streams to disk its length; limits of subscribers hold"},
     {.name = "role", .handler = role},
     {.name = "save", .handler = save, .status = "differs: a checkpoint; other connections go on meanwhile"},
     {.name = "shutdown", .handler = shutdown, .status = "differs: saves only when told to, or when there is no journal"},

@@ -156,6 +156,8 @@ void run(CommandContext& context, QueuedCommand& command, RunningTransaction& ru
   OutputChain silent;
   ReplyWriter reply(muted ? silent : out, session.protocol);
   session.last_command = command.spec->name.data();
+  MonitorFeed& monitors = *context.services.monitors;
+  const std::string shown = monitors.watched() ? monitored_arguments(*command.spec, command.arguments) : std::string();
   for (const bool on_worker : {context.on_worker, true}) {
     NestedContext nested(context, command, reply, on_worker, running, replies);
     const Outcome outcome = command.spec->handler(nested);
@@ -164,6 +166,7 @@ void run(CommandContext& context, QueuedCommand& command, RunningTransaction& ru
     // What is slow runs here all the same: the stripes are held, and nothing may come between.
     if (outcome != Outcome::kNeedsWorker) break;
   }
+  if (!shown.empty()) tell_monitors(monitors, session, shown);
   if (muted && session.reply_mode == Mode::kOn) out.splice(std::move(silent));
 }
 

@@ -35,7 +35,7 @@ struct ClientInfo {
   bool watched_changed = false;
   uint64_t channels = 0, patterns = 0, shard_channels = 0;  // subscribed to
   std::string last_command;
-  bool unix_socket = false, subscriber = false, no_evict = false, no_touch = false, blocked = false;
+  bool unix_socket = false, subscriber = false, monitor = false, no_evict = false, no_touch = false, blocked = false;
 };
 
 struct ConfigValue { std::string name, value; };

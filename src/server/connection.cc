@@ -49,7 +49,7 @@ void Connection::listen() {
 }
 
 bool Connection::can_move(int64_t active_since_ms) const {
-  return may_run() && !session_.subscriptions && last_active_ms_ >= active_since_ms && !dirty && !waiting && interest_ == Interest{.read = true} &&
+  return may_run() && !session_.receives_messages() && last_active_ms_ >= active_since_ms && !dirty && !waiting && interest_ == Interest{.read = true} &&
          parser_.stream_remaining() == 0 && owed_bytes() == 0 && !end_of_input_;
 }
 
@@ -152,7 +152,7 @@ void Connection::check_idle(int64_t now_ms) {
     check_output_limit(owed_bytes());
     if (closed_) return;
   }
-  if (timeout_s > 0 && state_ == State::kReady && !session_.subscriptions && now_ms - last_active_ms_ > timeout_s * 1000) close();
+  if (timeout_s > 0 && state_ == State::kReady && !session_.receives_messages() && now_ms - last_active_ms_ > timeout_s * 1000) close();
 }
 
 void Connection::close() {
@@ -170,7 +170,10 @@ void Connection::close() {
   out_.clear();
   held_.clear();
   sender_ = OutputSender();
-  if (state_ != State::kWorker) session_.subscriptions.reset();
+  if (state_ != State::kWorker) {
+    session_.subscriptions.reset();
+    session_.monitor.reset();
+  }
   thread_->retire(*this);
 }
 
@@ -199,6 +202,7 @@ ClientInfo Connection::info() const {
   info.last_command = session_.last_command;
   info.no_evict = session_.no_evict;
   info.no_touch = session_.no_touch;
+  info.monitor = session_.monitor != nullptr;
   if (session_.transaction) {
     info.queued = static_cast<int64_t>(session_.transaction->commands().size());
     info.queued_bytes = session_.transaction->bytes();

@@ -114,7 +114,7 @@ class Connection final : public EventHandler {
   void postpone(BatchedCommand& command);
   void queue(BatchedCommand& command, ReplyWriter& reply);
   void run_handler(BatchedCommand& command, ReplyWriter& reply);
-  void run_on_worker(BatchedCommand& command);
+  void run_on_worker(BatchedCommand& command, std::string shown);
   void worker_done(WorkerJob& job);
   void suspended(const std::shared_ptr<ConnectionCompletion>& completion, bool sync);
   void cancel_timeout();

@@ -42,6 +42,7 @@ struct Connection::WorkerJob {
   const CommandSpec& spec;
   Arguments arguments;  // views into the connection's buffer, which nobody touches meanwhile
   OutputChain out;
+  std::string shown;  // to monitors
   uint64_t turn = 0;
   Outcome outcome = Outcome::kDone;
   Lsn required = 0;
@@ -232,11 +233,15 @@ void Connection::queue(BatchedCommand& command, ReplyWriter& reply) {
 void Connection::run_handler(BatchedCommand& command, ReplyWriter& reply) {
   const CommandSpec& spec = *command.command.spec;
   RunContext context(*thread_, session_, spec, command.arguments, reply, false, turn_, out_);
+  MonitorFeed& monitors = *context.services.monitors;
+  std::string shown;
+  if (monitors.watched()) [[unlikely]] shown = monitored_arguments(spec, command.arguments);
   const Outcome outcome = spec.handler(context);
+  if (!shown.empty() && outcome != Outcome::kNeedsWorker) tell_monitors(monitors, session_, shown);
   require(context.required_lsn(), context.sync_required());
   switch (outcome) {
     case Outcome::kDone: break;
-    case Outcome::kNeedsWorker: run_on_worker(command); break;
+    case Outcome::kNeedsWorker: run_on_worker(command, std::move(shown)); break;
     case Outcome::kSuspended:
       blocked_spec_ = &spec;
       suspended(context.completion(), context.sync_required());
@@ -251,16 +256,18 @@ void Connection::suspended(const std::shared_ptr<ConnectionCompletion>& completi
   ThreadCounters::add(thread_->counters().blocked, 1);
 }
 
-void Connection::run_on_worker(BatchedCommand& command) {
+void Connection::run_on_worker(BatchedCommand& command, std::string shown) {
   state_ = State::kWorker;
   blocked_spec_ = command.command.spec;
   auto job = std::make_shared<WorkerJob>(*this, *command.command.spec);
   job->arguments = std::move(command.arguments);
   job->turn = turn_;
+  job->shown = std::move(shown);
   thread_->shared().workers->run([job, &thread = *thread_, &session = session_] {
     ReplyWriter reply(job->out, session.protocol);
     RunContext context(thread, session, job->spec, job->arguments, reply, true, job->turn, job->out);
     job->outcome = job->spec.handler(context);
+    if (!job->shown.empty()) tell_monitors(*context.services.monitors, session, job->shown);
     job->required = context.required_lsn();
     job->sync = context.sync_required();
     job->completion = context.take_completion();
@@ -341,7 +348,7 @@ void Connection::finish_command() {
     if (session_.reply_mode == Mode::kSkipThis) session_.reply_mode = Mode::kOn;
     if (session_.reply_mode == Mode::kSkipNext) session_.reply_mode = Mode::kSkipThis;
   }
-  if (session_.subscriptions) thread_->deliver_messages();  // its own messages come right behind the reply
+  if (session_.receives_messages()) thread_->deliver_messages();  // its own messages come right behind the reply
   if (closed_) return;
   const uint64_t owed = owed_bytes();
   if (owed > kOutputPauseBytes) output_full_ = true;

@@ -31,6 +31,7 @@ std::string refusal(const ServerShared& shared, const Session& session, const Co
       return "OOM command not allowed when used memory > 'maxmemory'.";
     }
   }
+  if (session.monitor && (spec.flags & (kWrite | kReadOnly | kMayReplicate))) return "ERR Replica can't interact with the keyspace";
   if (session.subscribed_mode() && !may_subscriber_use(spec)) {
     return "ERR Can't execute '" + std::string(spec.name) +
            "': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context";

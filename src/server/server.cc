@@ -65,6 +65,7 @@ Server::Server(Options& options, Storage& storage) : options_(options), storage_
   shared_.services.storage = &storage;
   shared_.services.server = this;
   shared_.services.pubsub = &pubsub_;
+  shared_.services.monitors = &monitors_;
   shared_.journal = &storage.journal();
   shared_.extents = &storage.extents();
   set_live(shared_.live, settings);

@@ -61,6 +61,7 @@ class Server final : public ServerControl {
   Options& options_;
   Storage& storage_;
   PubSub pubsub_;
+  MonitorFeed monitors_;
   ServerShared shared_;
   std::unique_ptr<WorkerPool> workers_;
   std::vector<std::unique_ptr<IoThread>> threads_;
