@@ -167,10 +167,10 @@ constexpr CommandSpec kPubsubCommands[] = {
 
 constexpr CommandSpec kCommands[] = {
     {.name = "psubscribe", .handler = subscribe<Kind::kPattern>},
-    {.name = "publish", .handler = publish<Kind::kChannel>},
+    {.name = "publish", .flags = kMayReplicate, .handler = publish<Kind::kChannel>},
     {.name = "pubsub", .subcommands = kPubsubCommands},
     {.name = "punsubscribe", .handler = unsubscribe<Kind::kPattern>},
-    {.name = "spublish", .handler = publish<Kind::kShard>},
+    {.name = "spublish", .flags = kMayReplicate, .handler = publish<Kind::kShard>},
     {.name = "ssubscribe", .handler = subscribe<Kind::kShard>},
     {.name = "subscribe", .handler = subscribe<Kind::kChannel>},
     {.name = "sunsubscribe", .handler = unsubscribe<Kind::kShard>},

@@ -149,7 +149,7 @@ class Table {
     CommandSpec joined = ours;
     if (fact != facts_.end()) {
       joined = *fact->second;
-      joined.flags = flags_of_names(joined.flag_names) | (ours.flags & kFreesSpace);
+      joined.flags = flags_of_names(joined.flag_names) | (ours.flags & (kFreesSpace | kMayReplicate));
       joined.handler = ours.handler;
       joined.subcommands = ours.subcommands;
       joined.status = ours.status;

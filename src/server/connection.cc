@@ -110,7 +110,7 @@ void Connection::on_writable() { flush(); }
 
 void Connection::on_peer_closed(bool gone) {
   // Redis ends a client that waits when its peer half-closes; what only takes long is still answered.
-  const bool waits = state_ == State::kSuspended && !postponed_ && (blocked_spec_->flags & (kBlocking | kPion));
+  const bool waits = state_ == State::kSuspended && (postponed_ || (blocked_spec_->flags & (kBlocking | kPion)));
   if (gone || waits) return close();
   set_interest({.read = false, .write = interest_.write, .peer_close = false});
 }

@@ -53,7 +53,7 @@ def test_what_a_monitor_may_send(pion: PionServer, redis82: Redis82) -> None:
     told = []
     for server in (pion, redis82):
         with Connection(server.port) as c, Connection(server.port) as other:
-            c.send_many([("MONITOR",), ("MONITOR",), ("GET", "a"), ("SET", "a", "1"), ("PUBLISH", "a", "1"), ("MULTI",), ("MONITOR",), ("EXEC",)])
+            c.send_many([("MONITOR",), ("MONITOR",), ("GET", "n"), ("SET", "n", "1"), ("PUBLISH", "n", "1"), ("MULTI",), ("MONITOR",), ("EXEC",)])
             answers = []
             while not answers or not isinstance(answers[-1], list):
                 reply = c.read()
@@ -63,7 +63,7 @@ def test_what_a_monitor_may_send(pion: PionServer, redis82: Redis82) -> None:
             c.send("RESET")
             while c.read() != "RESET":
                 pass
-            assert c.call("GET", "a") is None
+            assert c.call("GET", "n") is None
             told.append([[str(part) for part in answer] if isinstance(answer, list) else str(answer) for answer in answers])
     assert told[0] == told[1]
 
