@@ -28,6 +28,11 @@ inline constexpr size_t kMaxChannelBytes = 64 * kKiB;       // of a channel's or
 inline constexpr uint64_t kMaxSubscriptionBytes = 64 * kMiB;  // of all such names of one connection
 inline constexpr uint64_t kMessageInboxBytes = 256 * kMiB;  // messages on their way to the clients of one thread
 
+// Transactions.
+inline constexpr size_t kMaxQueuedCommands = 1 << 20;       // between MULTI and EXEC
+inline constexpr uint64_t kMaxQueuedBytes = 256 * kMiB;     // of their arguments in memory
+inline constexpr size_t kMaxWatchedKeys = 1 << 16;          // of one connection
+
 // Keyspace.
 inline constexpr unsigned kStripes = 256;
 inline constexpr unsigned kDatabases = 16;

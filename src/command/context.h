@@ -17,10 +17,12 @@
 namespace pion {
 
 class Keyspace;
+class MonitorFeed;
 class PromptStore;
 class PubSub;
 class Storage;
 struct CommandSpec;
+struct RunningTransaction;
 class CommandContext;
 
 // What may end a wait from outside.
@@ -42,6 +44,9 @@ class Completion {
   virtual void on_interrupt(std::function<bool(Interrupt)> call) = 0;
 };
 
+// What CLIENT UNBLOCK ... ERROR answers the client that waited.
+inline void answer_unblocked(ReplyWriter& reply) { reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK"); }
+
 enum class Outcome {
   kDone,         // the reply was written
   kNeedsWorker,  // nothing was done or written: run the same handler again on the worker pool (slow work: P12)
@@ -57,6 +62,7 @@ struct Services {
   PromptStore* prompt = nullptr;
   ServerControl* server = nullptr;
   PubSub* pubsub = nullptr;
+  MonitorFeed* monitors = nullptr;
 };
 
 class CommandContext {
@@ -86,10 +92,11 @@ class CommandContext {
   void require_sync() { sync_required_ = true; }
   bool sync_required() const { return sync_required_; }
 
-  // False where a command must not wait for anything (in a transaction).
-  bool may_block() const { return true; }
   // It waited for keys, and is run again by whoever changed one (blocking.h).
   virtual bool retrying() const { return false; }
+  // Set while EXEC runs the command. Such a command must not wait for anything: a blocking one answers as if its time were up.
+  RunningTransaction* transaction = nullptr;
+  bool may_block() const { return !transaction; }
 
   // Answer later. Return kSuspended right after.
   virtual std::shared_ptr<Completion> suspend() = 0;

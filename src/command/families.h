@@ -19,6 +19,7 @@ std::span<const CommandSpec> list_commands();
 std::span<const CommandSpec> sorted_set_commands();
 std::span<const CommandSpec> prompt_commands();
 std::span<const CommandSpec> pubsub_commands();
+std::span<const CommandSpec> transaction_commands();
 
 // Redis' own table, for the commands we have: sorted by name, subcommands as entries of their own ("client|list"), no
 // handlers. Printed by scripts/command-facts.

@@ -15,8 +15,11 @@ bool valid_client_text(std::string_view text) {
 
 std::string client_line(const ClientInfo& client) {
   std::string flags;
+  if (client.monitor) flags.push_back('O');
   if (client.subscriber) flags.push_back('P');
+  if (client.queued >= 0) flags.push_back('x');
   if (client.blocked) flags.push_back('b');
+  if (client.watched_changed) flags.push_back('d');
   if (client.unix_socket) flags.push_back('U');
   if (client.no_evict) flags.push_back('e');
   if (client.no_touch) flags.push_back('T');
@@ -26,8 +29,8 @@ std::string client_line(const ClientInfo& client) {
   return "id=" + number(client.id) + " addr=" + client.address + " laddr=" + client.local_address + " fd=" + number(client.fd) +
          " name=" + client.name + " age=" + number(client.age_s) + " idle=" + number(client.idle_s) + " flags=" + flags +
          " db=" + number(client.database) + " sub=" + number(client.channels) + " psub=" + number(client.patterns) +
-         " ssub=" + number(client.shard_channels) + " multi=-1 watch=0 qbuf=" + number(client.query_buffer_bytes) +
-         " qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=" + number(client.output_bytes > 0 ? 1 : 0) +
+         " ssub=" + number(client.shard_channels) + " multi=" + number(client.queued) + " watch=" + number(client.watched) + " qbuf=" + number(client.query_buffer_bytes) +
+         " qbuf-free=0 argv-mem=0 multi-mem=" + number(client.queued_bytes) + " rbs=0 rbp=0 obl=0 oll=" + number(client.output_bytes > 0 ? 1 : 0) +
          " omem=" + number(client.output_bytes) + " tot-mem=" + number(memory) + " events=" +
          (client.output_bytes > 0 ? "rw" : "r") + " cmd=" + (client.last_command.empty() ? "NULL" : client.last_command) +
          " user=" + client.user + " redir=-1 resp=" + number(client.protocol) + " lib-name=" + client.lib_name +
@@ -283,17 +286,48 @@ Outcome client_kill(CommandContext& context) {
   return Outcome::kSuspended;
 }
 
-Outcome client_unblock(CommandContext& context) {
-  const bool error = context.argc() == 4 && same_word(context.arg(3), "error");
-  if (context.argc() == 4 && !error && !same_word(context.arg(3), "timeout")) {
-    context.reply.error("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR");
+// CLIENT PAUSE timeout [WRITE|ALL]
+Outcome client_pause(CommandContext& context) {
+  if (context.argc() > 4) {
+    context.reply.error("ERR unknown subcommand or wrong number of arguments for '" + std::string(context.arg(1)) + "'. Try CLIENT HELP.");
     return Outcome::kDone;
+  }
+  bool only_writes = false;
+  if (context.argc() == 4) {
+    only_writes = same_word(context.arg(3), "write");
+    if (!only_writes && !same_word(context.arg(3), "all")) {
+      return context.reply.error("ERR CLIENT PAUSE mode must be WRITE or ALL"), Outcome::kDone;
+    }
+  }
+  const auto duration_ms = integer_argument(context.arg(2));
+  if (!duration_ms) return context.reply.error("ERR timeout is not an integer or out of range"), Outcome::kDone;
+  if (*duration_ms < 0) return context.reply.error("ERR timeout is negative"), Outcome::kDone;
+  context.services.server->pause_clients(*duration_ms, only_writes);
+  context.reply.ok();
+  return Outcome::kDone;
+}
+
+Outcome client_unpause(CommandContext& context) {
+  context.services.server->unpause_clients();
+  context.reply.ok();
+  return Outcome::kDone;
+}
+
+// CLIENT UNBLOCK id [TIMEOUT|ERROR]
+Outcome client_unblock(CommandContext& context) {
+  if (context.argc() > 4) {
+    context.reply.error("ERR unknown subcommand or wrong number of arguments for '" + std::string(context.arg(1)) + "'. Try CLIENT HELP.");
+    return Outcome::kDone;
+  }
+  const bool with_error = context.argc() == 4 && same_word(context.arg(3), "error");
+  if (context.argc() == 4 && !with_error && !same_word(context.arg(3), "timeout")) {
+    return context.reply.error("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"), Outcome::kDone;
   }
   const auto id = integer_argument(context.arg(2));
   if (!id) return context.reply.error(kNotAnInteger), Outcome::kDone;
   std::shared_ptr<Completion> completion = context.suspend();
-  context.services.server->unblock_client(static_cast<uint64_t>(*id), error, [completion](bool unblocked) {
-    completion->complete([unblocked](ReplyWriter& reply) { reply.integer(unblocked); }, 0);
+  context.services.server->unblock_client(static_cast<uint64_t>(*id), with_error, [completion](bool unblocked) {
+    completion->complete([unblocked](ReplyWriter& reply) { reply.integer(unblocked ? 1 : 0); }, 0);
   });
   return Outcome::kSuspended;
 }
@@ -331,6 +365,10 @@ Outcome client_help(CommandContext& context) {
       "    Return information about client connections. Options:",
       "    * TYPE (NORMAL|MASTER|REPLICA|PUBSUB)",
       "      Return clients of specified type.",
+      "UNPAUSE",
+      "    Stop the current client pause, resuming traffic.",
+      "PAUSE <timeout> [WRITE|ALL]",
+      "    Suspend all, or just write, clients for <timeout> milliseconds.",
       "REPLY (ON|OFF|SKIP)",
       "    Control the replies sent to the current connection.",
       "SETNAME <name>",

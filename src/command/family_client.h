@@ -25,10 +25,12 @@ Outcome client_kill(CommandContext& context);
 Outcome client_list(CommandContext& context);
 Outcome client_no_evict(CommandContext& context);
 Outcome client_no_touch(CommandContext& context);
+Outcome client_pause(CommandContext& context);
 Outcome client_reply(CommandContext& context);
 Outcome client_setinfo(CommandContext& context);
 Outcome client_setname(CommandContext& context);
 Outcome client_trackinginfo(CommandContext& context);
 Outcome client_unblock(CommandContext& context);
+Outcome client_unpause(CommandContext& context);
 
 }  // namespace pion

@@ -6,7 +6,9 @@
 #include "command/families.h"
 #include "command/family_client.h"
 #include "command/server_control.h"
+#include "command/transaction.h"
 #include "command/version.h"
+#include "command/watched_keys.h"
 
 namespace pion {
 namespace {
@@ -147,6 +149,9 @@ Outcome reset(CommandContext& context) {
   session.reply_mode = Session::ReplyMode::kOn;
   session.prompt.reset();
   session.subscriptions.reset();
+  session.monitor.reset();
+  session.transaction.reset();
+  session.watched.reset();
   context.reply.set_protocol(2);
   context.reply.simple("RESET");
   return Outcome::kDone;
@@ -162,16 +167,19 @@ constexpr CommandSpec kClient[] = {
     {.name = "client|list", .handler = client_list},
     {.name = "client|no-evict", .handler = client_no_evict},
     {.name = "client|no-touch", .handler = client_no_touch},
+    {.name = "client|pause", .handler = client_pause,
+     .status = "differs: an expired key that is asked for is removed meanwhile"},
     {.name = "client|reply", .handler = client_reply},
     {.name = "client|setinfo", .handler = client_setinfo},
     {.name = "client|setname", .handler = client_setname},
     {.name = "client|trackinginfo", .handler = client_trackinginfo},
     {.name = "client|unblock", .handler = client_unblock},
+    {.name = "client|unpause", .handler = client_unpause},
 };
 
 constexpr CommandSpec kConnection[] = {
     {.name = "auth", .handler = auth, .status = "differs: one user, default; no ACLs yet"},
-    {.name = "client", .subcommands = kClient, .status = "differs: no CACHING, PAUSE, TRACKING, UNPAUSE yet"},
+    {.name = "client", .subcommands = kClient, .status = "differs: no CACHING and TRACKING yet"},
     {.name = "echo", .handler = echo},
     {.name = "hello", .handler = hello},
     {.name = "ping", .handler = ping},

@@ -252,7 +252,7 @@ Outcome stats(CommandContext& context) {
                                  {"prompt_bytes_stored", as(s.bytes_stored)}});
 }
 
-constexpr uint32_t kRead = kReadOnly | kPion, kStore = kWrite | kPion, kFree = kWrite | kFreesSpace | kPion;
+constexpr uint32_t kRead = kReadOnly | kPion | kNoMulti, kStore = kWrite | kPion | kNoMulti, kFree = kWrite | kFreesSpace | kPion | kNoMulti;
 constexpr std::string_view kOwn = "Pion's own";
 constexpr uint32_t kOptional = 1, kMany = 2;
 

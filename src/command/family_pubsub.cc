@@ -4,6 +4,7 @@
 #include "base/limits.h"
 #include "command/families.h"
 #include "command/pubsub.h"
+#include "command/transaction.h"
 
 namespace pion {
 namespace {
@@ -95,7 +96,15 @@ Outcome unsubscribe(CommandContext& context) {
 
 template <Kind kind>
 Outcome publish(CommandContext& context) {
-  context.reply.integer(static_cast<int64_t>(context.services.pubsub->publish(kind, context.arg(1), context.arg(2), 0)));
+  PubSub& hub = *context.services.pubsub;
+  uint64_t receivers;
+  if (context.transaction) {  // goes out behind the transaction's record
+    receivers = hub.count_receivers(kind, context.arg(1));
+    context.transaction->publications.push_back({kind, std::string(context.arg(1)), std::string(context.arg(2))});
+  } else {
+    receivers = hub.publish(kind, context.arg(1), context.arg(2), 0);
+  }
+  context.reply.integer(static_cast<int64_t>(receivers));
   return Outcome::kDone;
 }
 
@@ -158,10 +167,10 @@ constexpr CommandSpec kPubsubCommands[] = {
 
 constexpr CommandSpec kCommands[] = {
     {.name = "psubscribe", .handler = subscribe<Kind::kPattern>},
-    {.name = "publish", .handler = publish<Kind::kChannel>},
+    {.name = "publish", .flags = kMayReplicate, .handler = publish<Kind::kChannel>},
     {.name = "pubsub", .subcommands = kPubsubCommands},
     {.name = "punsubscribe", .handler = unsubscribe<Kind::kPattern>},
-    {.name = "spublish", .handler = publish<Kind::kShard>},
+    {.name = "spublish", .flags = kMayReplicate, .handler = publish<Kind::kShard>},
     {.name = "ssubscribe", .handler = subscribe<Kind::kShard>},
     {.name = "subscribe", .handler = subscribe<Kind::kChannel>},
     {.name = "sunsubscribe", .handler = unsubscribe<Kind::kShard>},

@@ -106,7 +106,17 @@ Outcome answer_at_timeout(CommandContext& context, int64_t timeout_ms, std::func
   std::shared_ptr<Completion> completion = context.suspend();
   constexpr int64_t kForever = 365LL * 24 * 3600 * 1000;
   const int64_t delay_ms = timeout_ms == 0 ? kForever : std::min(timeout_ms, kForever);
-  completion->on_timeout(delay_ms, [completion, write = std::move(write)] { completion->complete(write, 0); });
+  const auto ended = std::make_shared<std::atomic<bool>>(false);
+  completion->on_interrupt([weak = std::weak_ptr(completion), ended, write](Interrupt why) {
+    const auto waiting = weak.lock();
+    if (!waiting || ended->exchange(true)) return false;
+    if (why == Interrupt::kTimeout) waiting->complete(write, 0);
+    if (why == Interrupt::kError) waiting->complete(answer_unblocked, 0);
+    return true;
+  });
+  completion->on_timeout(delay_ms, [completion, ended, write = std::move(write)] {
+    if (!ended->exchange(true)) completion->complete(write, 0);
+  });
   return Outcome::kSuspended;
 }
 
@@ -115,7 +125,7 @@ Outcome wait(CommandContext& context) {
   if (!replicas) return refuse(context, kNotAnInteger);
   int64_t timeout_ms = 0;
   if (const std::string error = parse_timeout(context.arg(2), timeout_ms); !error.empty()) return refuse(context, error);
-  if (*replicas <= 0) return context.reply.integer(0), Outcome::kDone;
+  if (*replicas <= 0 || !context.may_block()) return context.reply.integer(0), Outcome::kDone;
   return answer_at_timeout(context, timeout_ms, [](ReplyWriter& reply) { reply.integer(0); });
 }
 
@@ -140,6 +150,7 @@ Outcome waitaof(CommandContext& context) {
   }
   const Lsn target = journal.appended_lsn();
   const auto synced = [&journal, target] { return journal.enabled() && journal.synced_lsn() >= target; };
+  if (!context.may_block()) return reply_waitaof(context.reply, *local == 1 && synced()), Outcome::kDone;
   if (*replicas > 0) {
     if (*local == 1) journal.request_sync(target);
     return answer_at_timeout(context, timeout_ms, [synced](ReplyWriter& reply) { reply_waitaof(reply, synced()); });
@@ -161,6 +172,15 @@ Outcome waitaof(CommandContext& context) {
   return Outcome::kDone;
 }
 
+// Answers nothing to one who is a monitor already, as Redis.
+Outcome monitor(CommandContext& context) {
+  if (!context.may_block()) return refuse(context, "ERR MONITOR isn't allowed for DENY BLOCKING client");
+  if (context.session.monitor) return Outcome::kDone;
+  context.session.monitor = std::make_unique<MonitorMembership>(*context.services.monitors, context.make_subscriber());
+  context.reply.ok();
+  return Outcome::kDone;
+}
+
 constexpr CommandSpec kConfig[] = {
     {.name = "config|get", .handler = config_get},
     {.name = "config|help", .handler = config_help},
@@ -177,6 +197,7 @@ constexpr CommandSpec kServer[] = {
                "own connection only"},
     {.name = "info", .handler = info, .status = "differs: a section pion; fields of what there is"},
     {.name = "lastsave", .handler = lastsave, .status = "differs: of the last checkpoint"},
+    {.name = "monitor", .handler = monitor, .status = "differs: of a value that streams to disk its length; limits of subscribers hold"},
     {.name = "role", .handler = role},
     {.name = "save", .handler = save, .status = "differs: a checkpoint; other connections go on meanwhile"},
     {.name = "shutdown", .handler = shutdown, .status = "differs: saves only when told to, or when there is no journal"},

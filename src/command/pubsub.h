@@ -22,12 +22,12 @@
 
 namespace pion {
 
-enum class SubscriptionKind : uint8_t { kChannel, kPattern, kShard };
+enum class SubscriptionKind : uint8_t { kChannel, kPattern, kShard, kMonitor };  // kMonitor: MonitorFeed's lines come the same way
 inline constexpr size_t kSubscriptionKinds = 3;
 
 // One message, shared by all that receive it.
 struct PublishedMessage {
-  SubscriptionKind kind = SubscriptionKind::kChannel;  // or kShard
+  SubscriptionKind kind = SubscriptionKind::kChannel;  // or kShard, or kMonitor: the payload is the line
   std::string channel, payload;
   Lsn required = 0;  // what it tells of: it does not leave before the journal wrote this record
 };

@@ -30,9 +30,12 @@ struct ClientInfo {
   int fd = -1, database = 0, protocol = 2;
   int64_t age_s = 0, idle_s = 0;
   uint64_t query_buffer_bytes = 0, output_bytes = 0, commands = 0, net_input_bytes = 0, net_output_bytes = 0;
+  int64_t queued = -1;  // commands in MULTI; -1: not in it
+  uint64_t queued_bytes = 0, watched = 0;
+  bool watched_changed = false;
   uint64_t channels = 0, patterns = 0, shard_channels = 0;  // subscribed to
   std::string last_command;
-  bool unix_socket = false, subscriber = false, no_evict = false, no_touch = false, blocked = false;
+  bool unix_socket = false, subscriber = false, monitor = false, no_evict = false, no_touch = false, blocked = false;
 };
 
 struct ConfigValue { std::string name, value; };
@@ -57,6 +60,9 @@ class ServerControl {
   // Closes the client with this id (a client that kills itself still gets its reply). False: no such client.
   virtual bool kill_client(uint64_t id) = 0;
 
+  // CLIENT PAUSE, for so long from now: all commands wait, or those that write. A pause under way is only made longer and stricter.
+  virtual void pause_clients(int64_t duration_ms, bool only_writes) = 0;
+  virtual void unpause_clients() = 0;
   // Ends a client's wait for keys as if its time was up, or with an error. `done`, on any thread: whether it did wait.
   virtual void unblock_client(uint64_t id, bool error, std::function<void(bool)> done) = 0;
 

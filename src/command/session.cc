@@ -2,7 +2,15 @@
 
 #include <unistd.h>
 
+#include "command/transaction.h"
+#include "command/watched_keys.h"
+
 namespace pion {
+
+Session::Session() = default;
+Session::~Session() = default;
+Session::Session(Session&&) noexcept = default;
+Session& Session::operator=(Session&&) noexcept = default;
 
 PassedDescriptors::~PassedDescriptors() { close_all(); }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/limits.h"
+#include "command/monitor_feed.h"
 #include "command/pubsub.h"
 
 namespace pion {
@@ -41,7 +42,15 @@ class PassedDescriptors {
   std::vector<int> fds_;
 };
 
+class Transaction;
+class WatchedKeys;
+
 struct Session {
+  Session();
+  ~Session();
+  Session(Session&&) noexcept;
+  Session& operator=(Session&&) noexcept;
+
   uint64_t id = 0;
   int database = 0;
   int protocol = 2;
@@ -65,7 +74,11 @@ struct Session {
   PassedDescriptors descriptors;    // of the command being run; what a command leaves is closed after it
   std::unique_ptr<SessionAttachment> prompt;  // prompt memory's leases and claims of this connection
   std::unique_ptr<Subscriptions> subscriptions;  // null: none
+  std::unique_ptr<MonitorMembership> monitor;    // null: not in MONITOR mode
+  std::unique_ptr<Transaction> transaction;      // null: not in MULTI
+  std::unique_ptr<WatchedKeys> watched;          // null: none
 
+  bool receives_messages() const { return subscriptions || monitor; }
   // In RESP2 a subscriber's replies could not be told from messages, so it may send a few commands only.
   bool subscribed_mode() const { return subscriptions && protocol == 2; }
 };

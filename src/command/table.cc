@@ -106,6 +106,7 @@ class Table {
     add(sorted_set_commands());
     add(prompt_commands());
     add(pubsub_commands());
+    add(transaction_commands());
     std::sort(sorted_.begin(), sorted_.end(), [](auto* a, auto* b) { return a->name < b->name; });
     while (slots_.size() < sorted_.size() * 4) slots_.resize(slots_.empty() ? 256 : slots_.size() * 2);
     for (const CommandSpec* spec : sorted_) {
@@ -151,7 +152,7 @@ class Table {
     CommandSpec joined = ours;
     if (fact != facts_.end()) {
       joined = *fact->second;
-      joined.flags = flags_of_names(joined.flag_names) | (ours.flags & kFreesSpace);
+      joined.flags = flags_of_names(joined.flag_names) | (ours.flags & (kFreesSpace | kMayReplicate));
       joined.handler = ours.handler;
       joined.subcommands = ours.subcommands;
       joined.status = ours.status;

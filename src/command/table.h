@@ -31,7 +31,7 @@ enum CommandFlag : uint32_t {
   kSkipSlowlog = 1u << 10,
   kFast = 1u << 11,
   kNoAuth = 1u << 12,       // allowed before AUTH
-  kMayReplicate = 1u << 13,
+  kMayReplicate = 1u << 13,  // waits while writes are paused; Redis does not print it, so the family states it
   kMovableKeys = 1u << 14,
   kAllowBusy = 1u << 15,
   kNoMulti = 1u << 16,

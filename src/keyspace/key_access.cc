@@ -1,4 +1,5 @@
 #include <cassert>
+#include <iterator>
 
 #include "base/clock.h"
 #include "keyspace/keyspace.h"
@@ -31,13 +32,14 @@ Status Keyspace::admit(uint64_t record_bytes, WriteKind kind) {
 }
 
 KeyAccess::KeyAccess(Keyspace& keyspace, const Key& key) : keyspace_(keyspace), effects_(effects_of_thread()) {
-  assert(effects_.size() == kRecordRoomBytes);
+  assert(scope_ ? scope_->holds(key.hash.stripe()) : effects_.size() == kRecordRoomBytes);
   single_ = &stripe(key);
-  single_->lock.lock();
+  if (!scope_) single_->lock.lock();
 }
 
 KeyAccess::KeyAccess(Keyspace& keyspace, std::span<const Key> keys) : keyspace_(keyspace), effects_(effects_of_thread()) {
-  assert(effects_.size() == kRecordRoomBytes);
+  assert(scope_ || effects_.size() == kRecordRoomBytes);
+  if (scope_) return;
   for (const Key& key : keys) set_[key.hash.stripe() / 64] |= 1ULL << key.hash.stripe() % 64;
   // Ascending order, so that two threads never wait for each other.
   for (unsigned i = 0; i < kStripes; ++i) {
@@ -46,37 +48,77 @@ KeyAccess::KeyAccess(Keyspace& keyspace, std::span<const Key> keys) : keyspace_(
 }
 
 KeyAccess::KeyAccess(Keyspace& keyspace, All) : keyspace_(keyspace), effects_(effects_of_thread()) {
-  assert(effects_.size() == kRecordRoomBytes);
+  assert(scope_ || effects_.size() == kRecordRoomBytes);
+  if (scope_) return;
   set_.fill(~0ULL);
   for (Keyspace::Stripe& stripe : *keyspace_.stripes_) stripe.lock.lock();
 }
 
-Lsn KeyAccess::finish() {
-  assert(locked_);
-  locked_ = false;
+Lsn Keyspace::append_effects(std::vector<ExtentRef>& freed, std::vector<std::unique_ptr<Shard>>& detached) {
   admitted_bytes = 0;
-  Lsn lsn = 0;
-  if (effects_.size() > kRecordRoomBytes) {
-    lsn = keyspace_.storage_.journal().append_built(static_cast<uint8_t>(RecordType::kKeyspace), effects_);
-    if (effects_.capacity() > kKeptEffectBytes) std::string(kRecordRoomBytes, '\0').swap(effects_);
-    effects_.resize(kRecordRoomBytes);
-    for (ExtentRef ref : freed_) keyspace_.storage_.extents().free(ref, lsn);
+  std::string& effects = effects_of_thread();
+  if (effects.size() == kRecordRoomBytes) return 0;
+  const Lsn lsn = storage_.journal().append_built(static_cast<uint8_t>(RecordType::kKeyspace), effects);
+  if (effects.capacity() > kKeptEffectBytes) std::string(kRecordRoomBytes, '\0').swap(effects);
+  effects.resize(kRecordRoomBytes);
+  for (ExtentRef ref : freed) storage_.extents().free(ref, lsn);
+  if (!detached.empty()) {
+    std::lock_guard lock(garbage_mutex_);
+    for (std::unique_ptr<Shard>& shard : detached) garbage_.push_back({std::move(shard), lsn});
   }
-  if (single_) {
-    if (lsn != 0) single_->last_lsn = lsn;
-    lsn = single_->last_lsn;
-    single_->lock.unlock();
-    return lsn;
-  }
+  return lsn;
+}
+
+Lsn Keyspace::release(const std::array<uint64_t, kStripes / 64>& set, Lsn lsn) {
   Lsn visible = 0;
   for (unsigned i = 0; i < kStripes; ++i) {
-    if (!(set_[i / 64] >> i % 64 & 1)) continue;
-    Keyspace::Stripe& stripe = (*keyspace_.stripes_)[i];
+    if (!(set[i / 64] >> i % 64 & 1)) continue;
+    Stripe& stripe = (*stripes_)[i];
     if (lsn != 0) stripe.last_lsn = lsn;
     visible = std::max(visible, stripe.last_lsn);
     stripe.lock.unlock();
   }
   return visible;
+}
+
+Lsn KeyAccess::finish() {
+  assert(locked_);
+  locked_ = false;
+  if (scope_) {
+    scope_->freed_.insert(scope_->freed_.end(), freed_.begin(), freed_.end());
+    std::move(detached_.begin(), detached_.end(), std::back_inserter(scope_->detached_));
+    return 0;
+  }
+  Lsn lsn = keyspace_.append_effects(freed_, detached_);
+  if (!single_) return keyspace_.release(set_, lsn);
+  if (lsn != 0) single_->last_lsn = lsn;
+  lsn = single_->last_lsn;
+  single_->lock.unlock();
+  return lsn;
+}
+
+void KeyAccess::watch(int database, const Key& key, WatchToken& token) {
+  keyspace_.watches_.add(key.hash.stripe(), database, key.bytes, token);
+  stripe(key).watchers.fetch_add(1, std::memory_order_relaxed);
+}
+
+void Keyspace::unwatch(int database, const Key& key, WatchToken& token) {
+  watches_.remove(key.hash.stripe(), database, key.bytes, token);
+  (*stripes_)[key.hash.stripe()].watchers.fetch_sub(1, std::memory_order_relaxed);
+}
+
+// Whole databases go or change places: a watched key changes if there is something on either side.
+void KeyAccess::watched_databases_change(int a, int b) {
+  for (const int database : {a, b}) {
+    for (const auto& [owner, bytes] : keyspace_.watches_.keys(database)) {
+      const Key key = keyspace_.key(bytes);
+      const bool here = static_cast<bool>(find(owner, key, Lookup::kPeek));
+      const int other = b == a ? owner : owner == a ? b : a;
+      const bool there = other != owner && find(other, key, Lookup::kPeek);
+      if (here || there) changed(stripe(key), owner, key);
+    }
+    if (a == b) break;
+  }
 }
 
 Found KeyAccess::find(int database, const Key& key, Lookup lookup) {

@@ -41,7 +41,7 @@ __attribute__((no_sanitize("thread"))) void Keyspace::prefetch_entry(int databas
 uint64_t Keyspace::size(int database) const {
   uint64_t sum = 0;
   for (Stripe& stripe : *stripes_) {
-    std::lock_guard lock(stripe.lock);
+    StripeHold hold(stripe.lock);
     if (const Shard* shard = shard_if(stripe, database)) sum += shard->count();
   }
   return sum;
@@ -53,7 +53,7 @@ KeyspaceStats Keyspace::stats() const {
   std::array<int64_t, kDatabases> ttl_sums{};
   std::array<uint64_t, kDatabases> ttl_samples{};
   for (Stripe& stripe : *stripes_) {
-    std::lock_guard lock(stripe.lock);
+    StripeHold hold(stripe.lock);
     stats.hits += stripe.hits;
     stats.misses += stripe.misses;
     stats.expired += stripe.expired;
@@ -82,7 +82,7 @@ KeyspaceStats Keyspace::stats() const {
 uint64_t Keyspace::memory_bytes() const {
   uint64_t sum = 0;
   for (Stripe& stripe : *stripes_) {
-    std::lock_guard lock(stripe.lock);
+    StripeHold hold(stripe.lock);
     for (const Shard* shard : stripe.shards) {
       if (shard) sum += shard->memory_bytes();
     }
@@ -92,7 +92,7 @@ uint64_t Keyspace::memory_bytes() const {
 
 void Keyspace::reset_stats() {
   for (Stripe& stripe : *stripes_) {
-    std::lock_guard lock(stripe.lock);
+    StripeHold hold(stripe.lock);
     stripe.hits = stripe.misses = stripe.expired = stripe.evicted = 0;
   }
 }
@@ -138,7 +138,7 @@ uint64_t Keyspace::scan(int database, uint64_t cursor, uint64_t count, const Sca
   uint64_t position = cursor >> 8;
   for (; stripe_number < kStripes; ++stripe_number, position = 0) {
     Stripe& stripe = (*stripes_)[stripe_number];
-    std::lock_guard lock(stripe.lock);
+    StripeHold hold(stripe.lock);
     Shard* shard = shard_if(stripe, database);
     visible = std::max(visible, stripe.last_lsn);
     if (!shard || shard->count() == 0) continue;
@@ -163,7 +163,7 @@ bool Keyspace::random_key(int database, std::string& key_out, Lsn& visible) {
     uint64_t total = 0;
     for (unsigned i = 0; i < kStripes; ++i) {
       Stripe& stripe = (*stripes_)[i];
-      std::lock_guard lock(stripe.lock);
+      StripeHold hold(stripe.lock);
       const Shard* shard = shard_if(stripe, database);
       counts[i] = shard ? shard->count() : 0;
       total += counts[i];
@@ -176,7 +176,7 @@ bool Keyspace::random_key(int database, std::string& key_out, Lsn& visible) {
     std::string candidate;
     {
       Stripe& stripe = (*stripes_)[i];
-      std::lock_guard lock(stripe.lock);
+      StripeHold hold(stripe.lock);
       Shard* shard = shard_if(stripe, database);
       const Entry* entry = shard->random(random64());
       if (!entry) continue;
@@ -195,25 +195,23 @@ bool Keyspace::random_key(int database, std::string& key_out, Lsn& visible) {
 
 Lsn Keyspace::flush(int database) {
   KeyAccess access(*this, KeyAccess::All::kAll);
-  std::vector<std::unique_ptr<Shard>> taken;
+  access.watched_databases_change(database, database);
   for (Stripe& stripe : *stripes_) {
     for (int db = 0; db < static_cast<int>(kDatabases); ++db) {
       Shard* shard = shard_if(stripe, db);
       if ((database >= 0 && db != database) || !shard || !shard->has_table()) continue;
       report_memory(stripe, -static_cast<int64_t>(shard->memory_bytes()));
-      taken.push_back(shard->detach());
+      access.detached_.push_back(shard->detach());
     }
   }
   write_effect(access.effects_, {.kind = database < 0 ? EffectKind::kFlushAll : EffectKind::kFlushDatabase, .database = database});
   access.databases_change(database, database);
-  const Lsn lsn = access.finish();
-  std::lock_guard lock(garbage_mutex_);
-  for (std::unique_ptr<Shard>& shard : taken) garbage_.push_back({std::move(shard), lsn});
-  return lsn;
+  return access.finish();
 }
 
 Lsn Keyspace::swap_databases(int a, int b) {
   KeyAccess access(*this, KeyAccess::All::kAll);
+  if (a != b) access.watched_databases_change(a, b);
   for (Stripe& stripe : *stripes_) std::swap(stripe.shards[static_cast<size_t>(a)], stripe.shards[static_cast<size_t>(b)]);
   access.databases_change(a, b);
   write_effect(access.effects_, {.kind = EffectKind::kSwapDatabases, .database = a, .other_database = b});

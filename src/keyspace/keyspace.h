@@ -18,10 +18,12 @@
 #include "base/result.h"
 #include "keyspace/effects.h"
 #include "keyspace/eviction.h"
+#include "keyspace/keyspace_scope.h"
 #include "keyspace/page_pool.h"
 #include "keyspace/shard.h"
 #include "keyspace/stripe_lock.h"
 #include "keyspace/waiters.h"
+#include "keyspace/watch_registry.h"
 #include "storage/storage.h"
 
 namespace pion {
@@ -124,6 +126,9 @@ class Keyspace : public Plane {
   // it returns; long work goes on in maintain(). Call without locks, before a command that may grow memory.
   bool ensure_memory();
 
+  // What KeyAccess::watch() began. Any thread, no lock.
+  void unwatch(int database, const Key& key, WatchToken& token);
+
   // Background work in small steps: expiry, eviction, freeing what FLUSH detached, the clock. Every 100 ms, from one thread at a
   // time. Returns true when it ran out of time and wants to be called again soon.
   bool maintain(int64_t budget_us);
@@ -163,10 +168,11 @@ class Keyspace : public Plane {
 
  private:
   friend class KeyAccess;
+  friend class KeyspaceScope;
 
   struct alignas(64) Stripe {
     StripeLock lock;
-    std::atomic<uint32_t> watchers{0};  // changes of keys here are told to the observer
+    std::atomic<uint32_t> watchers{0};  // of its keys: while there are none, changes are told to nobody
     Lsn last_lsn = 0;          // of the last record that touched it
     uint64_t hits = 0, misses = 0;
     int64_t unreported = 0;    // memory not yet in memory_estimate_
@@ -180,6 +186,10 @@ class Keyspace : public Plane {
   uint32_t new_clock() const;
   void touch(Entry& entry) const;
   void report_memory(Stripe& stripe, int64_t delta);
+  // The end of an access or a scope: the record of the thread's effects, if any (0: none), then the stripes are let go. Returns the
+  // last record that any of them shows.
+  Lsn append_effects(std::vector<ExtentRef>& freed, std::vector<std::unique_ptr<Shard>>& detached);
+  Lsn release(const std::array<uint64_t, kStripes / 64>& set, Lsn lsn);
   bool evict_one();
   bool evict_from(unsigned stripe_number);
   uint64_t expire_due(unsigned stripe_number, int64_t now_ms, uint64_t limit);
@@ -214,6 +224,8 @@ class Keyspace : public Plane {
   int64_t quiet_since_us_ = 0;
   bool trimmed_ = true;
 
+  WatchRegistry watches_;
+
   std::mutex garbage_mutex_;
   std::vector<Garbage> garbage_;
 };
@@ -238,7 +250,8 @@ class KeyAccess {
   KeyAccess(const KeyAccess&) = delete;
   KeyAccess& operator=(const KeyAccess&) = delete;
 
-  // Appends the record of the changes, if any, and unlocks. The answer is what a reply must wait for, a reader's too.
+  // Appends the record of the changes, if any, and unlocks. The answer is what a reply must wait for, a reader's too. Inside a
+  // scope all of that is the scope's, and the answer 0.
   Lsn finish();
 
   // Empty when there is no such key, or when it expired (it is removed then, with a record). Views into the entry last until
@@ -274,6 +287,9 @@ class KeyAccess {
   // The extent moves on to another key: the change that removes it here does not free it.
   void keep_extent(ExtentRef ref) { kept_ = ref; }
 
+  // The token is marked by the first change of the key from here on, until Keyspace::unwatch().
+  void watch(int database, const Key& key, WatchToken& token);
+
   void no_touch() { no_touch_ = true; }  // CLIENT NO-TOUCH
 
   // From here on the waiter is asked when the key changes, until Keyspace::stop_waiting() with the same ticket. A ticket is one
@@ -294,15 +310,18 @@ class KeyAccess {
   }
   void tell_change(int database, const Key& key);
   void databases_change(int a, int b);  // their keys that somebody waits for
+  void watched_databases_change(int a, int b);
 
   Keyspace::Stripe& stripe(const Key& key) { return (*keyspace_.stripes_)[key.hash.stripe()]; }
   void drop_extent(const Found& found);
 
   Keyspace& keyspace_;
   std::string& effects_;               // of this thread, reused
+  KeyspaceScope* const scope_ = KeyspaceScope::current();  // the transaction it is part of
   Keyspace::Stripe* single_ = nullptr;
   std::array<uint64_t, kStripes / 64> set_{};  // when several are locked
   std::vector<ExtentRef> freed_;
+  std::vector<std::unique_ptr<Shard>> detached_;  // FLUSH: to be freed behind the record
   ExtentRef kept_;
   bool locked_ = true;
   bool no_touch_ = false;

@@ -93,6 +93,7 @@ void KeyAccess::serve_later(int database, const Key& key) {
 }
 
 void KeyAccess::tell_change(int database, const Key& key) {
+  keyspace_.watches_.mark(key.hash.stripe(), database, key.bytes);
   if (keyspace_.observer_) keyspace_.observer_->changed(database, key.bytes);
   if (others_wait(database, key)) serve_later(database, key);
 }

@@ -5,6 +5,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "command/transaction.h"
+#include "command/watched_keys.h"
 #include "server/io_thread.h"
 #include "storage/journal.h"
 
@@ -47,7 +49,7 @@ void Connection::listen() {
 }
 
 bool Connection::can_move(int64_t active_since_ms) const {
-  return may_run() && !session_.subscriptions && last_active_ms_ >= active_since_ms && !dirty && !waiting && interest_ == Interest{.read = true} &&
+  return may_run() && !session_.receives_messages() && last_active_ms_ >= active_since_ms && !dirty && !waiting && interest_ == Interest{.read = true} &&
          parser_.stream_remaining() == 0 && owed_bytes() == 0 && !end_of_input_;
 }
 
@@ -108,7 +110,7 @@ void Connection::on_writable() { flush(); }
 
 void Connection::on_peer_closed(bool gone) {
   // Redis ends a client that waits when its peer half-closes; what only takes long is still answered.
-  const bool waits = state_ == State::kSuspended && (blocked_spec_->flags & (kBlocking | kPion));
+  const bool waits = state_ == State::kSuspended && (postponed_ || (blocked_spec_->flags & (kBlocking | kPion)));
   if (gone || waits) return close();
   set_interest({.read = false, .write = interest_.write, .peer_close = false});
 }
@@ -155,7 +157,7 @@ void Connection::check_idle(int64_t now_ms) {
     check_output_limit(owed_bytes());
     if (closed_) return;
   }
-  if (timeout_s > 0 && state_ == State::kReady && !session_.subscriptions && now_ms - last_active_ms_ > timeout_s * 1000) close();
+  if (timeout_s > 0 && state_ == State::kReady && !session_.receives_messages() && now_ms - last_active_ms_ > timeout_s * 1000) close();
 }
 
 void Connection::close() {
@@ -173,7 +175,10 @@ void Connection::close() {
   out_.clear();
   held_.clear();
   sender_ = OutputSender();
-  if (state_ != State::kWorker) session_.subscriptions.reset();
+  if (state_ != State::kWorker) {
+    session_.subscriptions.reset();
+    session_.monitor.reset();
+  }
   thread_->retire(*this);
 }
 
@@ -191,7 +196,7 @@ ClientInfo Connection::info() const {
   info.output_bytes = owed_bytes();
   info.net_input_bytes = input_bytes_;
   info.net_output_bytes = output_bytes_;
-  info.blocked = state_ == State::kSuspended && (blocked_spec_->flags & kBlocking);
+  info.blocked = state_ == State::kSuspended && (postponed_ || (blocked_spec_->flags & kBlocking));
   if (state_ == State::kWorker) return info;  // the rest is the worker's now
   info.name = session_.name;
   info.lib_name = session_.lib_name;
@@ -202,6 +207,15 @@ ClientInfo Connection::info() const {
   info.last_command = session_.last_command;
   info.no_evict = session_.no_evict;
   info.no_touch = session_.no_touch;
+  info.monitor = session_.monitor != nullptr;
+  if (session_.transaction) {
+    info.queued = static_cast<int64_t>(session_.transaction->commands().size());
+    info.queued_bytes = session_.transaction->bytes();
+  }
+  if (session_.watched) {
+    info.watched = session_.watched->count();
+    info.watched_changed = session_.watched->changed();
+  }
   if (const Subscriptions* subscriptions = session_.subscriptions.get()) {
     info.subscriber = true;
     info.channels = subscriptions->count(SubscriptionKind::kChannel);

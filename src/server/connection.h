@@ -20,6 +20,7 @@
 
 #include "command/server_control.h"
 #include "command/table.h"
+#include "command/transaction.h"
 #include "io/reactor.h"
 #include "io/socket.h"
 #include "resp/parser.h"
@@ -60,6 +61,8 @@ class Connection final : public EventHandler {
   void deliver(MessageDelivery delivery);
   // CLIENT UNBLOCK. False: it does not wait for keys.
   bool unblock(bool error);
+  // The pause is over, or may be.
+  void run_postponed();
   // CLIENT KILL: closes at the end of the tick. A client that kills itself has its reply by then.
   void kill();
   // The server stops: nothing more is run; the connection ends as soon as its replies are out.
@@ -106,8 +109,12 @@ class Connection final : public EventHandler {
   void prefetch_buckets(std::span<BatchedCommand> commands) const;
   bool run_batch(const ParsedCommands& parsed);
   void execute(BatchedCommand& command);
+  void dispatch(BatchedCommand& command);
+  bool must_wait(const CommandSpec& spec) const;
+  void postpone(BatchedCommand& command);
+  void queue(BatchedCommand& command, ReplyWriter& reply);
   void run_handler(BatchedCommand& command, ReplyWriter& reply);
-  void run_on_worker(BatchedCommand& command);
+  void run_on_worker(BatchedCommand& command, std::string shown);
   void worker_done(WorkerJob& job);
   void suspended(const std::shared_ptr<ConnectionCompletion>& completion, bool sync);
   void cancel_timeout();
@@ -159,6 +166,7 @@ class Connection final : public EventHandler {
   const CommandSpec* blocked_spec_ = nullptr;
   bool blocked_sync_ = false;
   Reactor::TimerId timeout_ = 0;
+  std::unique_ptr<QueuedCommand> postponed_;  // CLIENT PAUSE: what the client waits to have run
   std::weak_ptr<ConnectionCompletion> completion_;
   struct EarlyAnswer {
     std::function<void(ReplyWriter&)> write;

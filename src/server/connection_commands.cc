@@ -1,6 +1,7 @@
 // A connection's commands: batches, workers, suspension.
 #include <utility>
 
+#include "command/transaction.h"
 #include "keyspace/keyspace.h"
 #include "prompt/store.h"
 #include "server/connection.h"
@@ -41,6 +42,7 @@ struct Connection::WorkerJob {
   const CommandSpec& spec;
   Arguments arguments;  // views into the connection's buffer, which nobody touches meanwhile
   OutputChain out;
+  std::string shown;  // to monitors
   uint64_t turn = 0;
   Outcome outcome = Outcome::kDone;
   Lsn required = 0;
@@ -156,16 +158,23 @@ void Connection::execute(BatchedCommand& command) {
   ThreadCounters::add(thread_->counters().commands_processed, 1);
   lend_descriptors(input_bytes_ - (in_.size() - command.end));
   thread_->mark_dirty(*this);
+  dispatch(command);
+}
 
+void Connection::dispatch(BatchedCommand& command) {
   const bool muted = session_.reply_mode != Session::ReplyMode::kOn;
   ReplyWriter reply(muted ? thread_->muted_output() : out_, session_.protocol);
   if (!command.command.spec) {
     if (is_http(command.arguments)) return close();
-    reply.error(command.command.error);
+    reply.error(refused_in_transaction(session_, find_command(command.arguments[0].bytes), command.command.error));
   } else {
     session_.last_command = command.command.spec->name.data();
     if (const std::string error = refusal(thread_->shared(), session_, *command.command.spec); !error.empty()) {
-      reply.error(error);
+      reply.error(refused_in_transaction(session_, command.command.spec, error));
+    } else if (must_wait(*command.command.spec)) {
+      return postpone(command);
+    } else if (session_.transaction && is_queued(*command.command.spec)) {
+      queue(command, reply);
     } else {
       run_handler(command, reply);
     }
@@ -174,14 +183,51 @@ void Connection::execute(BatchedCommand& command) {
   if (ready_keys != 0) thread_->shared().services.keyspace->serve_waiters();
 }
 
+bool Connection::must_wait(const CommandSpec& spec) const {
+  const ClientPause::Mode mode = thread_->shared().pause.mode();
+  if (mode == ClientPause::Mode::kNone) [[likely]] return false;
+  const uint32_t flags = session_.transaction && spec.name == "exec" ? session_.transaction->flags() : spec.flags;
+  return mode == ClientPause::Mode::kAll || (flags & (kWrite | kMayReplicate));
+}
+
+// The command keeps its place: nothing else of the connection runs until it did. It owns its bytes from here on.
+void Connection::postpone(BatchedCommand& command) {
+  blocked_spec_ = command.command.spec;
+  postponed_ = std::make_unique<QueuedCommand>(*command.command.spec, command.arguments);
+  suspended(nullptr, false);
+  thread_->add_postponed(session_.id);
+}
+
+void Connection::run_postponed() {
+  if (closed_ || !postponed_) return;
+  state_ = State::kReady;
+  ThreadCounters::add(thread_->counters().blocked, static_cast<uint64_t>(-1));
+  const std::unique_ptr<QueuedCommand> kept = std::move(postponed_);
+  BatchedCommand command{std::move(kept->arguments), {kept->spec, {}}};
+  dispatch(command);
+  if (may_run()) resume();
+}
+
+// MULTI: for EXEC to run.
+void Connection::queue(BatchedCommand& command, ReplyWriter& reply) {
+  if (session_.transaction->queue(*command.command.spec, command.arguments)) return reply.simple("QUEUED");
+  session_.transaction->abort();
+  reply.error("ERR the transaction is too long: at most " + std::to_string(kMaxQueuedCommands) + " commands and " +
+              std::to_string(kMaxQueuedBytes) + " bytes of arguments");
+}
+
 void Connection::run_handler(BatchedCommand& command, ReplyWriter& reply) {
   const CommandSpec& spec = *command.command.spec;
   RunContext context(*thread_, session_, spec, command.arguments, reply, false, turn_, out_);
+  MonitorFeed& monitors = *context.services.monitors;
+  std::string shown;
+  if (monitors.watched()) [[unlikely]] shown = monitored_arguments(spec, command.arguments);
   const Outcome outcome = spec.handler(context);
+  if (!shown.empty() && outcome != Outcome::kNeedsWorker) tell_monitors(monitors, session_, shown);
   require(context.required_lsn(), context.sync_required());
   switch (outcome) {
     case Outcome::kDone: break;
-    case Outcome::kNeedsWorker: run_on_worker(command); break;
+    case Outcome::kNeedsWorker: run_on_worker(command, std::move(shown)); break;
     case Outcome::kSuspended:
       blocked_spec_ = &spec;
       suspended(context.completion(), context.sync_required());
@@ -196,16 +242,18 @@ void Connection::suspended(const std::shared_ptr<ConnectionCompletion>& completi
   ThreadCounters::add(thread_->counters().blocked, 1);
 }
 
-void Connection::run_on_worker(BatchedCommand& command) {
+void Connection::run_on_worker(BatchedCommand& command, std::string shown) {
   state_ = State::kWorker;
   blocked_spec_ = command.command.spec;
   auto job = std::make_shared<WorkerJob>(*this, *command.command.spec);
   job->arguments = std::move(command.arguments);
   job->turn = turn_;
+  job->shown = std::move(shown);
   thread_->shared().workers->run([job, &thread = *thread_, &session = session_] {
     ReplyWriter reply(job->out, session.protocol);
     RunContext context(thread, session, job->spec, job->arguments, reply, true, job->turn, job->out);
     job->outcome = job->spec.handler(context);
+    if (!job->shown.empty()) tell_monitors(*context.services.monitors, session, job->shown);
     job->required = context.required_lsn();
     job->sync = context.sync_required();
     job->completion = context.take_completion();
@@ -284,7 +332,7 @@ void Connection::finish_command() {
     if (session_.reply_mode == Mode::kSkipThis) session_.reply_mode = Mode::kOn;
     if (session_.reply_mode == Mode::kSkipNext) session_.reply_mode = Mode::kSkipThis;
   }
-  if (session_.subscriptions) thread_->deliver_messages();  // its own messages come right behind the reply
+  if (session_.receives_messages()) thread_->deliver_messages();  // its own messages come right behind the reply
   if (closed_) return;
   const uint64_t owed = owed_bytes();
   if (owed > kOutputPauseBytes) output_full_ = true;

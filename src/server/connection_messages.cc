@@ -30,8 +30,15 @@ void Connection::deliver(MessageDelivery delivery) {
     if (!delayed_) delayed_ = std::make_unique<std::vector<MessageDelivery>>();
     return delayed_->push_back(std::move(delivery));
   }
-  if (session_.close_after_reply || !session_.subscriptions) return;
+  if (session_.close_after_reply) return;
   const PublishedMessage& message = *delivery.message;
+  if (message.kind == SubscriptionKind::kMonitor) {
+    if (!session_.monitor) return;
+    out_.tail().append(message.payload);
+    thread_->mark_dirty(*this);
+    return check_output_limit(owed_bytes());
+  }
+  if (!session_.subscriptions) return;
   const SubscriptionKind kind = delivery.pattern ? SubscriptionKind::kPattern : message.kind;
   // What was on its way when the subscription ended is not for the client any more.
   if (!session_.subscriptions->has(kind, delivery.pattern ? *delivery.pattern : message.channel)) return;
@@ -53,7 +60,7 @@ void Connection::deliver_delayed() {
 }
 
 void Connection::check_output_limit(uint64_t owed) {
-  const OutputLimit& limit = thread_->shared().live.output_limits[session_.subscriptions ? kPubsubClients : kNormalClients];
+  const OutputLimit& limit = thread_->shared().live.output_limits[session_.receives_messages() ? kPubsubClients : kNormalClients];
   const uint64_t hard = limit.hard_bytes.load(std::memory_order_relaxed), soft = limit.soft_bytes.load(std::memory_order_relaxed);
   bool over = hard > 0 && owed > hard;
   if (soft == 0 || owed <= soft) {

@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "command/arguments.h"
+#include "command/transaction.h"
 #include "keyspace/keyspace.h"
 
 namespace pion {
@@ -22,12 +23,15 @@ std::string refusal(const ServerShared& shared, const Session& session, const Co
   if (!session.authenticated && !(spec.flags & kNoAuth) && shared.live.password_required.load(std::memory_order_relaxed)) {
     return "NOAUTH Authentication required.";
   }
-  if (spec.flags & kDenyOom) {
+  if (session.transaction && (spec.flags & kNoMulti)) return "ERR Command not allowed inside a transaction";
+  const bool runs_queue = session.transaction && spec.name == "exec";
+  if ((runs_queue ? session.transaction->flags() : spec.flags) & kDenyOom) {
     Keyspace& keyspace = *shared.services.keyspace;
     if (keyspace.settings.maxmemory.load(std::memory_order_relaxed) > 0 && !keyspace.ensure_memory()) {
       return "OOM command not allowed when used memory > 'maxmemory'.";
     }
   }
+  if (session.monitor && (spec.flags & (kWrite | kReadOnly | kMayReplicate))) return "ERR Replica can't interact with the keyspace";
   if (session.subscribed_mode() && !may_subscriber_use(spec)) {
     return "ERR Can't execute '" + std::string(spec.name) +
            "': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context";

@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -114,6 +115,22 @@ void IoThread::kill(uint64_t client) {
   if (Connection* connection = find(client)) return connection->kill();
   const int thread = shared_.clients.thread_of(client);  // it may have moved meanwhile
   if (thread >= 0 && static_cast<unsigned>(thread) != index_) shared_.threads[static_cast<size_t>(thread)]->post_kill(client);
+}
+
+void IoThread::post_unpause() {
+  reactor_.post([this] { end_pause(); });
+}
+
+void IoThread::add_postponed(uint64_t client) {
+  if (postponed_.empty()) reactor_.after(std::max<int64_t>(shared_.pause.until_ms() - pion::monotonic_ms(), 0) + 1, [this] { end_pause(); });
+  postponed_.push_back(client);
+}
+
+void IoThread::end_pause() {
+  // Who must wait on comes back to the list.
+  for (uint64_t client : std::exchange(postponed_, {})) {
+    if (Connection* connection = find(client)) connection->run_postponed();
+  }
 }
 
 void IoThread::post_move(IoThread& to, bool all) {

@@ -69,6 +69,8 @@ class IoThread {
   void post_kill(uint64_t client);
   // `done` runs on this thread, with whether the client was ended waiting.
   void post_unblock(uint64_t client, bool error, std::function<void(bool)> done);
+  // CLIENT UNPAUSE, or the pause is over: commands that waited for it are run.
+  void post_unpause();
   void post_clients(std::function<void(std::vector<ClientInfo>)> done);
   // Gives clients that have nothing under way to another thread: all, or half of those that are active.
   void post_move(IoThread& to, bool all);
@@ -100,6 +102,8 @@ class IoThread {
   int64_t now_ms() const { return reactor_.now_ms(); }
   int64_t wall_ms();  // read once a tick
   void mark_dirty(Connection& connection);
+  // A command of the connection waits for the end of the pause.
+  void add_postponed(uint64_t client);
   void retire(Connection& connection);  // destroyed at the end of the tick, or when no worker uses it any more
 
  private:
@@ -112,6 +116,7 @@ class IoThread {
   void stop_when_empty();
   Connection* find(uint64_t client);
   void kill(uint64_t client);
+  void end_pause();
   void move_connections(IoThread& to, bool all);
   void adopt(std::vector<std::unique_ptr<Connection>> connections);
   void destroy_retired();
@@ -124,7 +129,7 @@ class IoThread {
   std::unordered_map<uint64_t, std::unique_ptr<Connection>> connections_;
   std::vector<Connection*> dirty_, settling_;
   std::vector<Connection*> waiting_;
-  std::vector<uint64_t> retired_;
+  std::vector<uint64_t> retired_, postponed_;
   MessageInbox messages_{kMessageInboxBytes};
   std::vector<MessageDelivery> delivering_;
   std::atomic<bool> progress_posted_{false};

@@ -65,6 +65,7 @@ Server::Server(Options& options, Storage& storage) : options_(options), storage_
   shared_.services.storage = &storage;
   shared_.services.server = this;
   shared_.services.pubsub = &pubsub_;
+  shared_.services.monitors = &monitors_;
   shared_.journal = &storage.journal();
   shared_.extents = &storage.extents();
   set_live(shared_.live, settings);
@@ -310,6 +311,17 @@ bool Server::kill_client(uint64_t id) {
   if (thread < 0) return false;
   threads_[static_cast<size_t>(thread)]->post_kill(id);
   return true;
+}
+
+void Server::pause_clients(int64_t duration_ms, bool only_writes) {
+  constexpr int64_t kLongest = 365LL * 24 * 3600 * 1000;
+  shared_.pause.pause(monotonic_ms() + std::min(duration_ms, kLongest),
+                      only_writes ? ClientPause::Mode::kWrites : ClientPause::Mode::kAll);
+}
+
+void Server::unpause_clients() {
+  shared_.pause.end();
+  for (const auto& thread : threads_) thread->post_unpause();
 }
 
 void Server::unblock_client(uint64_t id, bool error, std::function<void(bool)> done) {

@@ -46,6 +46,8 @@ class Server final : public ServerControl {
   bool password_required() const override;
   void clients(std::function<void(std::vector<ClientInfo>)> done) override;
   bool kill_client(uint64_t id) override;
+  void pause_clients(int64_t duration_ms, bool only_writes) override;
+  void unpause_clients() override;
   void unblock_client(uint64_t id, bool error, std::function<void(bool)> done) override;
   void shutdown(bool save) override;
 
@@ -59,6 +61,7 @@ class Server final : public ServerControl {
   Options& options_;
   Storage& storage_;
   PubSub pubsub_;
+  MonitorFeed monitors_;
   ServerShared shared_;
   std::unique_ptr<WorkerPool> workers_;
   std::vector<std::unique_ptr<IoThread>> threads_;

@@ -11,6 +11,7 @@
 #include "base/limits.h"
 #include "base/worker_pool.h"
 #include "command/context.h"
+#include "server/client_pause.h"
 #include "server/settings.h"
 
 namespace pion {
@@ -83,6 +84,7 @@ struct ServerShared {
   ExtentStore* extents = nullptr;
   WorkerPool* workers = nullptr;
   LiveSettings live;
+  ClientPause pause;
   ClientRegistry clients;
   std::atomic<uint64_t> last_client_id{0};
   std::vector<IoThread*> threads;

@@ -84,14 +84,16 @@ class Driver(threading.Thread):
         batch = []
         for _ in range(self.load.random.randrange(1, self.pipeline_limit + 1)):
             words, change = self.load.next()
-            batch.append(words)
+            batch.append(words if isinstance(words, list) else [words])
             self.sent.append(change)
             self.advance(change)
-        connection.send_many(batch)
-        for words in batch:
-            reply = connection.read()
-            if isinstance(reply, ServerError) and not self.allowed(reply):
-                self.unexpected.append(f"{words[:3]!r:.200} answered {reply}")
+        connection.send_many(words for commands in batch for words in commands)
+        for commands in batch:
+            for words in commands:
+                reply = connection.read()
+                for part in reply if words == (b"EXEC",) and isinstance(reply, list) else [reply]:
+                    if isinstance(part, ServerError) and not self.allowed(part):
+                        self.unexpected.append(f"{words[:3]!r:.200} answered {part}")
             self.answered += 1
 
     def advance(self, change) -> None:

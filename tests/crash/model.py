@@ -34,13 +34,29 @@ class KeyLoad:
             size = self.random.randrange(65_536, 300_000)
         return self.random.randbytes(size)
 
-    def next(self) -> tuple[tuple, State]:
-        """The next command, and the changes it makes: key -> (value, expiry), or (b"", 0) for a key that goes away."""
+    def next(self) -> tuple[tuple | list[tuple], State]:
+        """The next command, and the changes it makes: key -> (value, expiry), or (b"", 0) for a key that goes away.
+
+        A list of commands is a transaction: its changes are there together or not at all.
+        """
+        return self._transaction() if self.random.randrange(8) == 0 else self._command()
+
+    def _command(self) -> tuple[tuple, State]:
         choice = self.random.choice(
             ["set", "set", "set", "incr", "incr", "expire", "persist", "rename", "del", "mset", "append", "setrange", "setex", "copy"]
             + ["hash"] * 8 + ["zset"] * 6 + ["whole"] * 2
         )
         return getattr(self, "_" + choice)()
+
+    def _transaction(self) -> tuple[list[tuple], State]:
+        before, commands, together = dict(self.state), [(b"MULTI",)], {}
+        for _ in range(self.random.randrange(2, 7)):
+            words, changes = self._command()
+            commands.append(words)
+            together.update(changes)
+            apply(self.state, changes)
+        self.state = before
+        return [*commands, (b"EXEC",)], together
 
     def _set(self):
         key, value = self.key(), self.value()

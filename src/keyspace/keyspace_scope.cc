@@ -1,0 +1,42 @@
+#include "keyspace/keyspace_scope.h"
+
+#include <cassert>
+
+#include "keyspace/keyspace.h"
+
+namespace pion {
+
+KeyspaceScope::KeyspaceScope(Keyspace& keyspace, std::span<const Key> keys) : keyspace_(keyspace) {
+  for (const Key& key : keys) set_[key.hash.stripe() / 64] |= 1ULL << key.hash.stripe() % 64;
+  enter();
+}
+
+KeyspaceScope::KeyspaceScope(Keyspace& keyspace, All) : keyspace_(keyspace) {
+  set_.fill(~0ULL);
+  enter();
+}
+
+void KeyspaceScope::enter() {
+  assert(!current_);
+  // Ascending order, as every KeyAccess.
+  for (unsigned i = 0; i < kStripes; ++i) {
+    if (holds(i)) (*keyspace_.stripes_)[i].lock.lock();
+  }
+  current_ = this;
+}
+
+Lsn KeyspaceScope::finish() {
+  assert(current_ == this);
+  current_ = nullptr;
+  return keyspace_.release(set_, keyspace_.append_effects(freed_, detached_));
+}
+
+StripeHold::StripeHold(StripeLock& lock) : lock_(KeyspaceScope::current() ? nullptr : &lock) {
+  if (lock_) lock_->lock();
+}
+
+StripeHold::~StripeHold() {
+  if (lock_) lock_->unlock();
+}
+
+}  // namespace pion
