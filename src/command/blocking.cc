@@ -74,7 +74,7 @@ class BlockedCommand final : public KeyWaiter, public std::enable_shared_from_th
     finish();
     if (why == Interrupt::kTimeout) completion_->complete([](ReplyWriter& reply) { reply.nil_array(); }, 0);
     if (why == Interrupt::kError) {
-      completion_->complete([](ReplyWriter& reply) { reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK"); }, 0);
+      completion_->complete([](ReplyWriter& reply) { reply.error(kUnblocked); }, 0);
     }
     return true;
   }

@@ -5,10 +5,12 @@
 #include <chrono>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "command/arguments.h"
+#include "command/blocking.h"
 #include "command/families.h"
 #include "command/server_control.h"
 #include "storage/storage.h"
@@ -106,7 +108,17 @@ Outcome answer_at_timeout(CommandContext& context, int64_t timeout_ms, std::func
   std::shared_ptr<Completion> completion = context.suspend();
   constexpr int64_t kForever = 365LL * 24 * 3600 * 1000;
   const int64_t delay_ms = timeout_ms == 0 ? kForever : std::min(timeout_ms, kForever);
-  completion->on_timeout(delay_ms, [completion, write = std::move(write)] { completion->complete(write, 0); });
+  // Both on the connection's thread: whichever comes first answers. The timer keeps the completion.
+  const auto answered = std::make_shared<bool>(false);
+  completion->on_interrupt([answered, write, weak = std::weak_ptr<Completion>(completion)](Interrupt why) {
+    const auto waiting = weak.lock();
+    if (why == Interrupt::kGone || !waiting || std::exchange(*answered, true)) return false;
+    waiting->complete(why == Interrupt::kTimeout ? write : [](ReplyWriter& reply) { reply.error(kUnblocked); }, 0);
+    return true;
+  });
+  completion->on_timeout(delay_ms, [answered, completion, write] {
+    if (!std::exchange(*answered, true)) completion->complete(write, 0);
+  });
   return Outcome::kSuspended;
 }
 
