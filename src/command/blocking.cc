@@ -73,7 +73,9 @@ class BlockedCommand final : public KeyWaiter, public std::enable_shared_from_th
     if (done_) return false;
     finish();
     if (why == Interrupt::kTimeout) completion_->complete([](ReplyWriter& reply) { reply.nil_array(); }, 0);
-    if (why == Interrupt::kError) completion_->complete(answer_unblocked, 0);
+    if (why == Interrupt::kError) {
+      completion_->complete([](ReplyWriter& reply) { reply.error(kUnblocked); }, 0);
+    }
     return true;
   }
 

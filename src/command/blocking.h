@@ -10,11 +10,14 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string_view>
 
 #include "command/context.h"
 #include "keyspace/keyspace.h"
 
 namespace pion {
+
+inline constexpr std::string_view kUnblocked = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
 
 enum class TimeUnit { kSeconds, kMilliseconds };
 

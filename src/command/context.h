@@ -44,9 +44,6 @@ class Completion {
   virtual void on_interrupt(std::function<bool(Interrupt)> call) = 0;
 };
 
-// What CLIENT UNBLOCK ... ERROR answers the client that waited.
-inline void answer_unblocked(ReplyWriter& reply) { reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK"); }
-
 enum class Outcome {
   kDone,         // the reply was written
   kNeedsWorker,  // nothing was done or written: run the same handler again on the worker pool (slow work: P12)

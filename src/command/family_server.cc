@@ -5,10 +5,12 @@
 #include <chrono>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "command/arguments.h"
+#include "command/blocking.h"
 #include "command/families.h"
 #include "command/server_control.h"
 #include "storage/storage.h"
@@ -106,16 +108,16 @@ Outcome answer_at_timeout(CommandContext& context, int64_t timeout_ms, std::func
   std::shared_ptr<Completion> completion = context.suspend();
   constexpr int64_t kForever = 365LL * 24 * 3600 * 1000;
   const int64_t delay_ms = timeout_ms == 0 ? kForever : std::min(timeout_ms, kForever);
-  const auto ended = std::make_shared<std::atomic<bool>>(false);
-  completion->on_interrupt([weak = std::weak_ptr(completion), ended, write](Interrupt why) {
+  // Both on the connection's thread: whichever comes first answers. The timer keeps the completion.
+  const auto answered = std::make_shared<bool>(false);
+  completion->on_interrupt([answered, write, weak = std::weak_ptr<Completion>(completion)](Interrupt why) {
     const auto waiting = weak.lock();
-    if (!waiting || ended->exchange(true)) return false;
-    if (why == Interrupt::kTimeout) waiting->complete(write, 0);
-    if (why == Interrupt::kError) waiting->complete(answer_unblocked, 0);
+    if (why == Interrupt::kGone || !waiting || std::exchange(*answered, true)) return false;
+    waiting->complete(why == Interrupt::kTimeout ? write : [](ReplyWriter& reply) { reply.error(kUnblocked); }, 0);
     return true;
   });
-  completion->on_timeout(delay_ms, [completion, ended, write = std::move(write)] {
-    if (!ended->exchange(true)) completion->complete(write, 0);
+  completion->on_timeout(delay_ms, [answered, completion, write] {
+    if (!std::exchange(*answered, true)) completion->complete(write, 0);
   });
   return Outcome::kSuspended;
 }
