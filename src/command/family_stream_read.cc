@@ -239,7 +239,7 @@ class StreamReader {
     StreamId last = group.last_id;
     int64_t entries_read = group.entries_read;
     for (const Answered& answered : *answers_[i]) {
-      if (entries_read != StreamGroup::kUnknown && !stream(i).has_tombstones(last)) {
+      if (stream(i).counts_on(entries_read, last)) {
         ++entries_read;
       } else if (stream(i).entries_added > 0) {
         entries_read = stream(i).entries_up_to(answered.id);

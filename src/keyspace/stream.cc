@@ -246,11 +246,16 @@ int64_t Stream::entries_up_to(StreamId id) const {
   return StreamGroup::kUnknown;
 }
 
+// Entries that were trimmed unread, or removed behind the group's place, make its count of read entries useless.
+bool Stream::counts_on(int64_t entries_read, StreamId last_id) const {
+  return entries_read != StreamGroup::kUnknown && last_id >= first_id() && !has_tombstones(last_id);
+}
+
 std::optional<int64_t> Stream::lag(const StreamGroup& group) const {
   if (entries_added == 0 || size_ == 0) return 0;
   const StreamId first = first_id();
   if (group.last_id < first && max_deleted < first) return static_cast<int64_t>(size_);
-  if (group.entries_read != StreamGroup::kUnknown && !has_tombstones(group.last_id)) {
+  if (counts_on(group.entries_read, group.last_id)) {
     return static_cast<int64_t>(entries_added) - group.entries_read;
   }
   const int64_t read = entries_up_to(group.last_id);

@@ -113,6 +113,8 @@ class Stream : public Object {
   bool has_tombstones(StreamId from) const;
   // The number of entries ever added up to `id`; StreamGroup::kUnknown when it cannot be told.
   int64_t entries_up_to(StreamId id) const;
+  // Is this the number of entries read up to `last_id`, and can it be counted on from there?
+  bool counts_on(int64_t entries_read, StreamId last_id) const;
   // How many entries the group has still to read, if that can be told.
   std::optional<int64_t> lag(const StreamGroup& group) const;
 
