@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "command/arguments.h"
+#include "command/blocking.h"
 #include "command/family_stream.h"
 
 namespace pion {
@@ -22,7 +23,8 @@ struct StreamRead {
   bool no_ack = false;
   std::string group, consumer;
   uint64_t count = 0;    // 0: all
-  int64_t block_ms = -1; // -1: do not wait; 0: for ever
+  std::optional<int64_t> block_ms;  // 0: for ever
+  size_t ids_at = 0;                // position of the first id
   std::vector<std::string> keys;
   std::vector<std::string> after;  // "0-1", "$", "+", ">": as given
   // After the first look: the id behind which to read. StreamId::last() in a group: what nobody was given yet.
@@ -38,8 +40,8 @@ bool parse_read(CommandContext& ctx, StreamRead& read) {
     const size_t more = ctx.argc() - i - 1;
     int64_t number = 0;
     if (more >= 1 && same_word(word, "BLOCK")) {
-      if (!number_argument(ctx, ++i, read.block_ms, "ERR timeout is not an integer or out of range")) return false;
-      if (read.block_ms < 0) return ctx.reply.error("ERR timeout is negative"), false;
+      read.block_ms = timeout_argument(ctx, ++i, TimeUnit::kMilliseconds);
+      if (!read.block_ms) return false;
     } else if (more >= 1 && same_word(word, "COUNT")) {
       if (!number_argument(ctx, ++i, number)) return false;
       read.count = static_cast<uint64_t>(std::max<int64_t>(number, 0));
@@ -71,6 +73,7 @@ bool parse_read(CommandContext& ctx, StreamRead& read) {
   }
   if (streams_at == 0) return ctx.reply.error(kSyntaxError), false;
   if (read.grouped && !grouped) return ctx.reply.error("ERR Missing GROUP option for XREADGROUP"), false;
+  read.ids_at = streams_at + words / 2;
   for (size_t i = 0; i < words / 2; ++i) {
     read.keys.emplace_back(ctx.arg(streams_at + i));
     read.after.emplace_back(ctx.arg(streams_at + words / 2 + i));
@@ -98,16 +101,15 @@ class StreamReader {
   StreamReader(const StreamReader&) = delete;
   StreamReader& operator=(const StreamReader&) = delete;
 
-  // Checks keys and groups, and makes ids of `after` unless that was done before. False: the error was answered.
+  // Checks keys and groups, and makes ids of `after`. False: the error was answered.
   bool resolve() {
-    const bool again = !read_.ids.empty();
     read_.ids.resize(keys_.size());
     for (size_t i = 0; i < keys_.size(); ++i) {
       if (found_[i] && found_[i].entry->type() != ValueType::kStream) return ctx_.reply.error(kWrongType), false;
       if (read_.grouped && (!found_[i] || !stream(i).group(read_.group))) {
         return reply_no_group(ctx_, read_.keys[i], read_.group, " in XREADGROUP with GROUP option"), false;
       }
-      if (!again && !resolve_id(i)) return false;
+      if (!resolve_id(i)) return false;
     }
     return true;
   }
@@ -136,6 +138,33 @@ class StreamReader {
       }
     }
     return true;
+  }
+
+  // Did others come before, who wait for what a group has to give?
+  bool must_queue_here() {
+    if (!read_.grouped || !read_.block_ms) return false;
+    for (size_t i = 0; i < keys_.size(); ++i) {
+      if (read_.ids[i] != StreamId::last()) return false;  // a history is there at once
+    }
+    return std::any_of(keys_.begin(), keys_.end(), [&](const Key& key) { return must_queue(ctx_, *access_, key); });
+  }
+
+  // Nothing is there: waits if that was asked for.
+  Outcome wait() {
+    if (!read_.block_ms) return ctx_.reply.nil_array(), Outcome::kDone;
+    // When the command runs again, "$" must still mean the last id of now.
+    std::vector<std::string_view> as_sent;
+    std::vector<std::string> ids(keys_.size());
+    for (size_t i = 0; i < keys_.size(); ++i) {
+      std::string_view& word = ctx_.args[read_.ids_at + i].bytes;
+      as_sent.push_back(word);
+      char room[StreamId::kTextBytes];
+      ids[i] = read_.ids[i].text(room);
+      if (word == "$") word = ids[i];
+    }
+    const Outcome outcome = wait_for_keys(ctx_, *access_, keys_, {.type = ValueType::kStream, .gone_too = read_.grouped, .timeout_ms = *read_.block_ms});
+    for (size_t i = 0; i < keys_.size(); ++i) ctx_.args[read_.ids_at + i].bytes = as_sent[i];
+    return outcome;
   }
 
   bool anything() const {
@@ -234,6 +263,7 @@ class StreamReader {
   void deliver_new(size_t i) {
     const StreamGroup& group = *stream(i).group(read_.group);
     collect_after(i, group.last_id);
+    if (ctx_.retrying() && !answers_[i]) return;  // it was seen when it began to wait
     see_consumer(i, answers_[i].has_value());
     if (!answers_[i]) return;
     StreamId last = group.last_id;
@@ -247,7 +277,7 @@ class StreamReader {
       last = answered.id;
     }
     std::string& delta = delta_of_thread();
-    StreamDelta(delta, Op::kSetGroup).bytes(read_.group).id(last).varint(static_cast<uint64_t>(entries_read) + 1);
+    StreamDelta(delta, Op::kAdvance).bytes(read_.group).id(last).varint(static_cast<uint64_t>(entries_read) + 1);
     change(i, delta);
     if (read_.no_ack) return;
     StreamDelta delivered(delta, Op::kDeliver);
@@ -293,9 +323,9 @@ Outcome read_streams(CommandContext& ctx, bool grouped) {
   StreamReader reader(ctx, read);
   if (!reader.resolve()) return Outcome::kDone;
   if (reader.is_long() && !ctx.on_worker) return Outcome::kNeedsWorker;
+  if (reader.must_queue_here()) return reader.wait();
   if (!reader.collect()) return Outcome::kDone;
-  reader.anything() ? reader.reply(ctx.reply) : ctx.reply.nil_array();
-  return Outcome::kDone;
+  return reader.anything() ? (reader.reply(ctx.reply), Outcome::kDone) : reader.wait();
 }
 
 }  // namespace

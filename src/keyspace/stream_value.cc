@@ -75,10 +75,14 @@ void set_id(Stream& stream, ByteReader in) {
   stream.max_deleted = ids.next();
 }
 
-void set_group(Stream& stream, ByteReader in) {
-  StreamGroup& group = stream.make_group(in.bytes());
+void advance(StreamGroup& group, ByteReader in) {
   group.last_id = IdReader(in).next();
   group.entries_read = entries_read_of(in.varint());
+}
+
+void set_group(Stream& stream, ByteReader in) {
+  StreamGroup& group = stream.make_group(in.bytes());
+  advance(group, in);
 }
 
 void set_consumer(StreamGroup& group, ByteReader in) {
@@ -112,6 +116,7 @@ void apply_to_group(Stream& stream, Op op, ByteReader in) {
   if (!group) return;
   switch (op) {
     case Op::kDropGroup: stream.drop_group(name); break;
+    case Op::kAdvance: advance(*group, in); break;
     case Op::kSetConsumer: set_consumer(*group, in); break;
     case Op::kDropConsumer: group->drop_consumer(in.bytes()); break;
     case Op::kDeliver: deliver(*group, in); break;
@@ -159,7 +164,7 @@ bool check_add(const Entry* entry, ByteReader& in) {
 bool check_delta(const Entry* entry, std::string_view delta) {
   if (delta.empty()) return false;
   const auto op = static_cast<Op>(delta[0]);
-  if (op < Op::kAdd || op > Op::kClaim) return false;
+  if (op < Op::kAdd || op > Op::kAdvance) return false;
   ByteReader in(delta.substr(1));
   IdReader ids(in);
   switch (op) {
@@ -167,7 +172,8 @@ bool check_delta(const Entry* entry, std::string_view delta) {
     case Op::kDropFront: return in.varint(), in.get<uint8_t>(), in.complete();
     case Op::kRemove: return in.get<uint8_t>(), only_ids(in);
     case Op::kSetId: return ids.next(), in.varint(), ids.next(), in.complete();
-    case Op::kSetGroup: return in.bytes(), ids.next(), in.varint(), in.complete();
+    case Op::kSetGroup:
+    case Op::kAdvance: return in.bytes(), ids.next(), in.varint(), in.complete();
     case Op::kDropGroup: return in.bytes(), in.complete();
     case Op::kSetConsumer: return in.bytes(), in.bytes(), in.get<int64_t>(), in.get<int64_t>(), in.complete();
     case Op::kDropConsumer: return in.bytes(), in.bytes(), in.complete();
@@ -322,6 +328,19 @@ DecodedValue decode(std::string_view encoded, PagePool&) {
 uint64_t length(const Entry& entry) { return stream_of(entry).size() + 1; }
 std::string_view encoding_name(const Entry&) { return "stream"; }
 
+// What consumers do with what they were given is nobody else's matter: no waiter is asked for it.
+bool matters(std::string_view delta) {
+  switch (static_cast<Op>(delta[0])) {
+    case Op::kSetConsumer:
+    case Op::kDropConsumer:
+    case Op::kDeliver:
+    case Op::kAcknowledge:
+    case Op::kClaim:
+    case Op::kAdvance: return false;
+    default: return true;
+  }
+}
+
 }  // namespace
 
 StreamDelta& StreamDelta::id(StreamId id) {
@@ -349,6 +368,7 @@ const ValueOps kStreamOps = {
     .decode = decode,
     .check_delta = check_delta,
     .apply = apply,
+    .matters = matters,
 };
 
 }  // namespace pion

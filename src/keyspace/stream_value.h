@@ -27,6 +27,7 @@ class StreamDelta {
     kDeliver = 9,       // bytes group, bytes consumer, i64 now, ids: pending once more from the start
     kAcknowledge = 10,  // bytes group, ids
     kClaim = 11,        // bytes group, bytes consumer, i64 delivered, then each: id, varint deliveries
+    kAdvance = 12,      // as kSetGroup, of a group that is there: it was given entries
   };
   static constexpr uint8_t kReferences = 1;  // groups forget them too
   static constexpr uint8_t kDeleted = 2;     // as XDEL does it: remembered as the largest deleted id

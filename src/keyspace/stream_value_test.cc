@@ -284,7 +284,7 @@ TEST_F(StreamValueTest, RefusesDeltasThatCannotBe) {
   StreamDelta(delta_, Op::kAdd).id({6, 0}).fields({});
   EXPECT_FALSE(kStreamOps.check_delta(find().entry, delta_));
   EXPECT_FALSE(kStreamOps.check_delta(find().entry, ""));
-  EXPECT_FALSE(kStreamOps.check_delta(find().entry, "\x0c"));
+  EXPECT_FALSE(kStreamOps.check_delta(find().entry, "\x0d"));
 }
 
 }  // namespace

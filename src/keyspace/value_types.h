@@ -66,6 +66,9 @@ struct ValueOps {
   bool (*check_delta)(const Entry* entry, std::string_view delta);
   void (*apply)(ValueEditor& value, std::string_view delta);    // only after check_delta(), or as a command made it
 
+  // Does the delta matter to who watches the key or waits for it? Null: each does.
+  bool (*matters)(std::string_view delta) = nullptr;
+
   // Of types whose elements expire: the earliest time (INT64_MAX: none does), and a delta that removes at most `limit` of
   // those due at `now_ms` (false: none is). Null otherwise.
   int64_t (*next_due)(const Entry& entry) = nullptr;
