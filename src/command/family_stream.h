@@ -25,6 +25,8 @@ bool number_argument(CommandContext& ctx, size_t position, int64_t& value, std::
 
 void reply_stream_id(ReplyWriter& reply, StreamId id);
 void reply_stream_entry(ReplyWriter& reply, const StreamEntry& entry);
+// A name in an error: as Redis prints it, up to a zero byte.
+inline std::string_view printed_name(std::string_view name) { return name.substr(0, name.find('\0')); }
 // NOGROUP; `tail` ends the sentence.
 void reply_no_group(CommandContext& ctx, std::string_view key, std::string_view group, std::string_view tail = "");
 

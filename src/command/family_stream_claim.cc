@@ -83,7 +83,7 @@ bool parse_claim_options(CommandContext& ctx, int64_t now_ms, ClaimOptions& opti
       if (!stream_id_argument(ctx, ++i, options.last_id)) return false;
     } else {
       std::string text("ERR Unrecognized XCLAIM option '");
-      return ctx.reply.error(text.append(word).append("'")), false;
+      return ctx.reply.error(text.append(printed_name(word)).append("'")), false;
     }
   }
   // A time that cannot be is taken as now: clients compute it from clocks of their own.

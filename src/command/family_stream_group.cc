@@ -50,7 +50,7 @@ bool require_group(CommandContext& ctx, const StreamKey& key, bool group) {
   }
   if (!group || key.group(ctx.arg(3))) return true;
   std::string text("NOGROUP No such consumer group '");
-  ctx.reply.error(text.append(ctx.arg(3)).append("' for key name '").append(ctx.arg(2)).append("'"));
+  ctx.reply.error(text.append(printed_name(ctx.arg(3))).append("' for key name '").append(printed_name(ctx.arg(2))).append("'"));
   return false;
 }
 

@@ -164,7 +164,7 @@ Outcome xinfo_consumers_command(CommandContext& ctx) {
   const StreamGroup* group = key.group(ctx.arg(3));
   if (!group) {
     std::string text("NOGROUP No such consumer group '");
-    ctx.reply.error(text.append(ctx.arg(3)).append("' for key name '").append(ctx.arg(2)).append("'"));
+    ctx.reply.error(text.append(printed_name(ctx.arg(3))).append("' for key name '").append(printed_name(ctx.arg(2))).append("'"));
     return Outcome::kDone;
   }
   const int64_t now = wall_ms();

@@ -264,7 +264,7 @@ class StreamReader {
     const StreamGroup& group = *stream(i).group(read_.group);
     collect_after(i, group.last_id);
     if (ctx_.retrying() && !answers_[i]) return;  // it was seen when it began to wait
-    see_consumer(i, answers_[i].has_value());
+    see_consumer(i, answers_[i].has_value() && !read_.no_ack);
     if (!answers_[i]) return;
     StreamId last = group.last_id;
     int64_t entries_read = group.entries_read;

@@ -97,7 +97,7 @@ void reply_stream_entry(ReplyWriter& reply, const StreamEntry& entry) {
 
 void reply_no_group(CommandContext& ctx, std::string_view key, std::string_view group, std::string_view tail) {
   std::string text("NOGROUP No such key '");
-  ctx.reply.error(text.append(key).append("' or consumer group '").append(group).append("'").append(tail));
+  ctx.reply.error(text.append(printed_name(key)).append("' or consumer group '").append(printed_name(group)).append("'").append(tail));
 }
 
 std::optional<References> references_option(std::string_view word) {
