@@ -107,7 +107,7 @@ Outcome range(CommandContext& ctx, bool backwards) {
   if (count == 0) return ctx.reply.nil_array(), Outcome::kDone;
   const Stream& stream = key.stream();
   const uint64_t most = count < 0 ? UINT64_MAX : static_cast<uint64_t>(count);
-  if (std::min(most, stream.size()) > kElementsOnReactor && !ctx.on_worker) return Outcome::kNeedsWorker;
+  if (!ctx.on_worker && stream.entries_between(from, to, std::min(most, kElementsOnReactor + 1)) > kElementsOnReactor) return Outcome::kNeedsWorker;
   thread_local std::vector<StreamEntry> entries;
   entries.clear();
   const auto take = [&](const StreamEntry& entry) { return entries.push_back(entry), entries.size() < most; };

@@ -117,9 +117,7 @@ class StreamReader {
   // More than a reactor should do?
   bool is_long() const {
     uint64_t work = 0;
-    for (const Found& found : found_) {
-      if (found) work += std::min(read_.count == 0 ? UINT64_MAX : read_.count, stream_of(*found.entry).size());
-    }
+    for (size_t i = 0; i < keys_.size(); ++i) work += entries_to_answer(i, kElementsOnReactor + 1);
     return work > kElementsOnReactor;
   }
 
@@ -225,12 +223,21 @@ class StreamReader {
     return true;
   }
 
+  // At most; not counted beyond `enough`.
+  uint64_t entries_to_answer(size_t i, uint64_t enough) const {
+    if (!found_[i]) return 0;
+    if (read_.count != 0) enough = std::min(enough, read_.count);
+    if (!read_.grouped) return stream(i).entries_between(read_.ids[i], StreamId::last(), enough);
+    const StreamGroup& group = *stream(i).group(read_.group);
+    if (read_.ids[i] == StreamId::last()) return stream(i).entries_between(group.last_id, StreamId::last(), enough);
+    const StreamConsumer* consumer = group.consumer(read_.consumer);
+    return consumer ? std::min(consumer->pending.size(), enough) : 0;
+  }
+
   bool admit_deliveries() {
     uint64_t bytes = 0;
     for (size_t i = 0; i < keys_.size(); ++i) {
-      const uint64_t most = std::max(stream(i).size(), stream(i).group(read_.group)->pending.size());
-      const uint64_t entries = std::min(read_.count == 0 ? UINT64_MAX : read_.count, most);
-      bytes += entries * kPendingRecordBytes + 3 * (keys_[i].bytes.size() + read_.group.size() + read_.consumer.size() + 80);
+      bytes += entries_to_answer(i, UINT64_MAX) * kPendingRecordBytes + 3 * (keys_[i].bytes.size() + read_.group.size() + read_.consumer.size() + 80);
     }
     return admitted(ctx_, bytes);
   }

@@ -109,6 +109,14 @@ bool Stream::find(StreamId id, StreamEntry& entry) const {
   return at != blocks_.size() && blocks_[at].block->find(blocks_[at].base, id, entry) && entry.id == id;
 }
 
+uint64_t Stream::entries_between(StreamId from, StreamId to, uint64_t enough) const {
+  uint64_t entries = 0;
+  size_t at = block_of(from);
+  if (at == blocks_.size()) at = 0;
+  for (; at < blocks_.size() && blocks_[at].base <= to && entries < enough; ++at) entries += blocks_[at].block->count;
+  return std::min(entries, enough);
+}
+
 void Stream::erase_block(size_t at) {
   memory_ -= blocks_[at].block->memory_bytes();
   StreamBlock::destroy(blocks_[at].block);

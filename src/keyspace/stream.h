@@ -93,6 +93,9 @@ class Stream : public Object {
   template <typename Visit>
   void each_backwards(StreamId from, StreamId to, Visit&& visit) const;
 
+  // How many entries the blocks hold that a walk from one id to another touches; not counted beyond `enough`.
+  uint64_t entries_between(StreamId from, StreamId to, uint64_t enough) const;
+
   // How trimming sees it: each block's number of entries and last id, from the front, until visit(count, last) answers false.
   template <typename Visit>
   void each_block(Visit&& visit) const {
