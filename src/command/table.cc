@@ -104,6 +104,7 @@ class Table {
     add(hash_commands());
     add(list_commands());
     add(sorted_set_commands());
+    add(stream_commands());
     add(prompt_commands());
     add(pubsub_commands());
     add(transaction_commands());

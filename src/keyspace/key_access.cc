@@ -163,7 +163,8 @@ Found KeyAccess::change(int database, const Key& key, Found found, ValueType typ
   const uint64_t before = shard.memory_bytes();
   found = apply_delta(shard, found, key.hash, key.bytes, type, delta, keyspace_.new_clock());
   keyspace_.report_memory(home, static_cast<int64_t>(shard.memory_bytes() - before));
-  changed(home, database, key);
+  const ValueOps& ops = *value_ops(type);
+  if (!ops.matters || ops.matters(delta)) changed(home, database, key);
   return found;
 }
 

@@ -7,10 +7,10 @@ const ValueOps* value_ops(ValueType type) {
     case ValueType::kHash: return &kHashOps;
     case ValueType::kList: return &kListOps;
     case ValueType::kSortedSet: return &kSortedSetOps;
+    case ValueType::kStream: return &kStreamOps;
     case ValueType::kNone:
     case ValueType::kString:
-    case ValueType::kSet:
-    case ValueType::kStream: break;
+    case ValueType::kSet: break;
   }
   return nullptr;
 }

@@ -66,6 +66,9 @@ struct ValueOps {
   bool (*check_delta)(const Entry* entry, std::string_view delta);
   void (*apply)(ValueEditor& value, std::string_view delta);    // only after check_delta(), or as a command made it
 
+  // Does the delta matter to who watches the key or waits for it? Null: each does.
+  bool (*matters)(std::string_view delta) = nullptr;
+
   // Of types whose elements expire: the earliest time (INT64_MAX: none does), and a delta that removes at most `limit` of
   // those due at `now_ms` (false: none is). Null otherwise.
   int64_t (*next_due)(const Entry& entry) = nullptr;
@@ -95,6 +98,7 @@ uint64_t value_memory_bytes(const Entry& entry);
 extern const ValueOps kHashOps;
 extern const ValueOps kListOps;
 extern const ValueOps kSortedSetOps;
+extern const ValueOps kStreamOps;
 
 inline int64_t next_element_due(const Entry& entry) { return entry.type() == ValueType::kHash ? kHashOps.next_due(entry) : INT64_MAX; }
 

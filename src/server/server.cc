@@ -114,7 +114,8 @@ void Server::hook_options() {
   const auto memory = [this](const Settings& settings) -> Status { return set_memory_limits(settings), Status{}; };
   for (std::string_view name : {"maxmemory", "maxmemory-policy", "maxmemory-samples", "lfu-log-factor", "lfu-decay-time", "active-expire",
                                 "hash-max-listpack-entries", "hash-max-listpack-value", "list-max-listpack-size",
-                                "list-compress-depth", "zset-max-listpack-entries", "zset-max-listpack-value", "hll-sparse-max-bytes"}) {
+                                "list-compress-depth", "zset-max-listpack-entries", "zset-max-listpack-value", "hll-sparse-max-bytes",
+                                "stream-node-max-bytes", "stream-node-max-entries"}) {
     options_.on_change(name, memory);
   }
 }
@@ -133,6 +134,8 @@ void Server::set_memory_limits(const Settings& settings) {
   collection_limits().hash_value_bytes = settings.hash_max_listpack_value;
   collection_limits().sorted_set_entries = static_cast<uint64_t>(settings.zset_max_listpack_entries);
   collection_limits().sorted_set_value_bytes = settings.zset_max_listpack_value;
+  collection_limits().stream_node_bytes = settings.stream_node_max_bytes;
+  collection_limits().stream_node_entries = static_cast<uint64_t>(settings.stream_node_max_entries);
 }
 
 // Expiry, eviction and what FLUSH left to free: a thread of its own, so that no reactor waits for it.

@@ -62,6 +62,8 @@ struct Settings {
   uint64_t hll_sparse_max_bytes = 3000;
   int64_t zset_max_listpack_entries = 128;
   uint64_t zset_max_listpack_value = 64;
+  uint64_t stream_node_max_bytes = 4096;
+  int64_t stream_node_max_entries = 100;
   uint64_t prompt_budget_bytes = 0;                 // 0: chosen at start from the disk
 
   // Logging.

@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from crash import hash_model, list_model, zset_model  # noqa: E402
 from crash import model as keys_model  # noqa: E402
-from crash import prompt_model  # noqa: E402
+from crash import prompt_model, stream_model  # noqa: E402
 from support.resp import Connection, ServerError, as_map  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -164,6 +164,31 @@ class ListDriver(KeyDriver):
         return found
 
 
+class StreamDriver(Driver):
+    def __init__(self, id: int, seed: int):
+        super().__init__(stream_model.StreamLoad(id, random.Random(seed)), pipeline_limit=32)
+        self.before: stream_model.State = {}
+
+    def advance(self, change) -> None:
+        self.load.state.update(change)
+
+    def check(self, connection: Connection) -> str:
+        states = {name: stream_model.found_state(connection, name) for name in self.load.names()}
+        found = {name: state for name, state in states.items() if state is not None}
+        state = dict(self.before)
+        for change in self.sent[: self.answered]:
+            state.update(change)
+        expected = dict(state)
+        for change in [{}, *self.sent[self.answered :]]:
+            state.update(change)
+            if state == found:
+                self.load.state, self.before = dict(state), dict(state)
+                self.sent, self.answered = [], 0
+                return ""
+        wrong = next((name for name in self.load.names() if expected.get(name) != found.get(name)), None)
+        return f"streams of {self.load.id}: {wrong!r} expected {expected.get(wrong)!r:.1500}, found {found.get(wrong)!r:.1500}"
+
+
 class PromptDriver(Driver):
     def __init__(self, id: int, model: bytes, seed: int, evicting: bool):
         super().__init__(prompt_model.PromptLoad(id, model, random.Random(seed)), pipeline_limit=4)
@@ -284,6 +309,7 @@ def check_budget(connection: Connection, budget: int) -> None:
 def fresh_drivers(seed: int, evicting: bool) -> list[Driver]:
     drivers: list[Driver] = [KeyDriver(i, seed * 1000 + i) for i in range(4)]
     drivers += [ListDriver(i, seed * 1000 + i) for i in (4, 5)]
+    drivers += [StreamDriver(20, seed * 1000 + 20), StreamDriver(21, seed * 1000 + 21)]
     drivers += [PromptDriver(10, b"plain", seed * 1000 + 10, evicting), PromptDriver(11, b"hybrid", seed * 1000 + 11, evicting)]
     return drivers
 

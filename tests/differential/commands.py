@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from differential import bit_commands, hash_commands, list_commands, zset_commands
+from differential import bit_commands, hash_commands, list_commands, stream_commands, zset_commands
 
 Command = list[bytes]
 
@@ -19,7 +19,7 @@ FLOATS = [
 DATABASES = [b"0", b"1", b"15", b"16", b"-1", b"x", b"99999999999"]
 LARGE_BYTES = 70_000  # streams to disk
 SHARED_KEYS = [  # met by commands of every type
-    *KEYS, *LCS_KEYS, *bit_commands.KEYS, *hash_commands.KEYS, *list_commands.KEYS, *zset_commands.KEYS
+    *KEYS, *LCS_KEYS, *bit_commands.KEYS, *hash_commands.KEYS, *list_commands.KEYS, *stream_commands.KEYS, *zset_commands.KEYS
 ]  # fmt: skip
 ALL_KEYS = [*SHARED_KEYS, *zset_commands.LEX_KEYS]
 
@@ -32,7 +32,10 @@ class Generator:
     def __init__(self, seed: int, large: bool = True):
         self.random = random.Random(seed)
         self.large = large
-        self.families = [bit_commands.BitCommands(self), hash_commands.HashCommands(self), list_commands.ListCommands(self), zset_commands.SortedSetCommands(self)]
+        self.families = [
+            bit_commands.BitCommands(self), hash_commands.HashCommands(self), list_commands.ListCommands(self), stream_commands.StreamCommands(self),
+            zset_commands.SortedSetCommands(self),
+        ]  # fmt: skip
 
     def key(self) -> bytes:
         return self.random.choice(KEYS if self.random.random() < 0.94 else SHARED_KEYS)

@@ -90,6 +90,8 @@ def same(command: Command, ours: tuple[bytes, object], theirs: tuple[bytes, obje
         novalues = any(word.upper() == b"NOVALUES" for word in command)
         items = [sorted(reply[1] if novalues else pairs_of(reply[1])) for reply in (mine, other)]
         return mine[0] == other[0] and items[0] == items[1]
+    if name in (b"XINFO", b"XPENDING"):
+        return without_clocks(mine) == without_clocks(other)
     if name == b"RANDOMKEY":
         return mine is not None and other is not None
     if name == b"SCAN" and isinstance(mine, list) and isinstance(other, list):
@@ -108,6 +110,20 @@ def numbers_as_values(reply: bytes) -> list[object]:
         else:
             lines.append(line)
     return lines
+
+
+def without_clocks(reply: object) -> object:
+    """What XINFO or XPENDING answered, without times and durations."""
+    if isinstance(reply, dict):
+        return {key: "idle" if key in (b"idle", b"inactive") and value != -1 else without_clocks(value) for key, value in reply.items()}
+    if isinstance(reply, int):
+        return "time" if reply > 10**12 else reply
+    if not isinstance(reply, list):
+        return reply
+    if len(reply) == 4 and isinstance(reply[1], bytes) and isinstance(reply[2], int):  # XPENDING: id, consumer, idle, deliveries
+        return [*reply[:2], "idle", reply[3]]
+    masked = [i > 0 and reply[i - 1] in (b"idle", b"inactive") and reply[i] != -1 for i in range(len(reply))]
+    return ["idle" if mask else without_clocks(item) for mask, item in zip(masked, reply)]
 
 
 def pairs_of(reply: object) -> list[tuple]:
@@ -200,6 +216,7 @@ class Comparison:
                 self.both([[b"TYPE", key], [b"GET", key], [b"OBJECT", b"ENCODING", key], [b"PEXPIRETIME", key], [b"HGETALL", key]])
                 self.both([[b"LRANGE", key, b"0", b"-1"]])
                 self.both([[b"ZRANGE", key, b"0", b"-1", b"WITHSCORES"]])
+                self.both([[b"XRANGE", key, b"-", b"+"], [b"XINFO", b"STREAM", key, b"FULL", b"COUNT", b"0"]])
                 self.both([[b"HPEXPIRETIME", key, b"FIELDS", b"%d" % len(FIELDS), *FIELDS]])
         self.both([[b"SELECT", b"0"]])
 
