@@ -6,10 +6,10 @@ const ValueOps* value_ops(ValueType type) {
   switch (type) {
     case ValueType::kHash: return &kHashOps;
     case ValueType::kList: return &kListOps;
+    case ValueType::kSet: return &kSetOps;
     case ValueType::kSortedSet: return &kSortedSetOps;
     case ValueType::kNone:
     case ValueType::kString:
-    case ValueType::kSet:
     case ValueType::kStream: break;
   }
   return nullptr;

@@ -95,6 +95,7 @@ uint64_t value_memory_bytes(const Entry& entry);
 extern const ValueOps kHashOps;
 extern const ValueOps kListOps;
 extern const ValueOps kSortedSetOps;
+extern const ValueOps kSetOps;
 
 inline int64_t next_element_due(const Entry& entry) { return entry.type() == ValueType::kHash ? kHashOps.next_due(entry) : INT64_MAX; }
 
