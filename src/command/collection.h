@@ -45,6 +45,18 @@ class TypedKey {
     access_.event(kind, name, ctx_.session.database, key_);
     if (!found_ && had_) access_.event(KeyEvent::kGeneric, "del", ctx_.session.database, key_);
   }
+  // Another whole value as ValueOps::encode writes it, and none. The expiry stays.
+  void replace(std::string_view encoded) {
+    had_ = true;
+    const int64_t expiry_ms = found_ && found_.entry->has_expiry() ? found_.entry->expiry() : 0;
+    access_.set_typed(ctx_.session.database, key_, found_, {.kind = NewValue::Kind::kTyped, .type = type_, .encoded = encoded}, expiry_ms);
+    found_ = access_.find_again(ctx_.session.database, key_);
+  }
+  void erase() {
+    had_ = true;
+    access_.erase(ctx_.session.database, key_, found_);
+    found_ = {};
+  }
   void change(std::string_view delta, KeyEvent kind, std::string_view name) {
     change(delta);
     event(kind, name);

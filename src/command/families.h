@@ -11,6 +11,7 @@ std::span<const CommandSpec> connection_commands();
 std::span<const CommandSpec> server_commands();
 std::span<const CommandSpec> command_commands();  // COMMAND ...
 std::span<const CommandSpec> string_commands();
+std::span<const CommandSpec> set_commands();
 std::span<const CommandSpec> bitmap_commands();
 std::span<const CommandSpec> hyperloglog_commands();
 std::span<const CommandSpec> key_commands();

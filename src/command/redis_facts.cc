@@ -226,91 +226,141 @@ constexpr ArgumentDoc kArguments51[] = {
 };
 constexpr ArgumentDoc kArguments52[] = {
     {.name = "key", .type = "key", .key_spec = 0},
+    {.name = "member", .type = "string", .flags = 2},
+};
+constexpr ArgumentDoc kArguments53[] = {
+    {.name = "destination", .type = "key", .key_spec = 0},
+    {.name = "key", .type = "key", .flags = 2, .key_spec = 1},
+};
+constexpr KeySpecDoc kKeySpecs54[] = {
+    {.flags = "OW update", .index = 1, .last = 0, .step = 1, .limit = 0},
+    {.flags = "RO access", .index = 2, .last = -1, .step = 1, .limit = 0},
+};
+constexpr ArgumentDoc kArguments55[] = {
+    {.name = "numkeys", .type = "integer"},
+    {.name = "key", .type = "key", .flags = 2, .key_spec = 0},
+    {.name = "limit", .type = "integer", .token = "LIMIT", .flags = 1},
+};
+constexpr KeySpecDoc kKeySpecs56[] = {
+    {.flags = "RO access", .index = 1, .find = KeySpecDoc::Find::kKeynum, .last = 0, .step = 1, .limit = 1},
+};
+constexpr ArgumentDoc kArguments57[] = {
+    {.name = "key", .type = "key", .key_spec = 0},
+    {.name = "member", .type = "string"},
+};
+constexpr ArgumentDoc kArguments58[] = {
+    {.name = "source", .type = "key", .key_spec = 0},
+    {.name = "destination", .type = "key", .key_spec = 1},
+    {.name = "member", .type = "string"},
+};
+constexpr KeySpecDoc kKeySpecs59[] = {
+    {.flags = "RW access delete", .index = 1, .last = 0, .step = 1, .limit = 0},
+    {.flags = "RW insert", .index = 2, .last = 0, .step = 1, .limit = 0},
+};
+constexpr ArgumentDoc kArguments60[] = {
+    {.name = "key", .type = "key", .key_spec = 0},
+    {.name = "count", .type = "integer", .flags = 1, .since = "3.2.0"},
+};
+constexpr ArgumentDoc kArguments61[] = {
+    {.name = "key", .type = "key", .key_spec = 0},
+    {.name = "count", .type = "integer", .flags = 1, .since = "2.6.0"},
+};
+constexpr KeySpecDoc kKeySpecs62[] = {
+    {.flags = "RW delete", .index = 1, .last = 0, .step = 1, .limit = 0},
+};
+constexpr ArgumentDoc kArguments63[] = {
+    {.name = "key", .type = "key", .key_spec = 0},
+    {.name = "cursor", .type = "integer"},
+    {.name = "pattern", .type = "pattern", .token = "MATCH", .flags = 1},
+    {.name = "count", .type = "integer", .token = "COUNT", .flags = 1},
+};
+constexpr ArgumentDoc kArguments64[] = {
+    {.name = "key", .type = "key", .key_spec = 0},
     {.name = "element", .type = "string", .flags = 3},
 };
-constexpr KeySpecDoc kKeySpecs53[] = {
+constexpr KeySpecDoc kKeySpecs65[] = {
     {.flags = "RW access", .notes = "RW because it may change the internal representation of the key, and propagate to replicas", .index = 1, .last = -1, .step = 1, .limit = 0},
 };
-constexpr ArgumentDoc kArguments54[] = {
+constexpr ArgumentDoc kArguments66[] = {
     {.name = "subcommand", .type = "string"},
     {.name = "key", .type = "key", .key_spec = 0},
 };
-constexpr KeySpecDoc kKeySpecs55[] = {
+constexpr KeySpecDoc kKeySpecs67[] = {
     {.flags = "RW access", .index = 2, .last = 0, .step = 1, .limit = 0},
 };
-constexpr ArgumentDoc kArguments56[] = {
+constexpr ArgumentDoc kArguments68[] = {
     {.name = "destkey", .type = "key", .key_spec = 0},
     {.name = "sourcekey", .type = "key", .flags = 3, .key_spec = 1},
 };
-constexpr KeySpecDoc kKeySpecs57[] = {
+constexpr KeySpecDoc kKeySpecs69[] = {
     {.flags = "RW access insert", .index = 1, .last = 0, .step = 1, .limit = 0},
     {.flags = "RO access", .index = 2, .last = -1, .step = 1, .limit = 0},
 };
-constexpr ArgumentDoc kArguments58[] = {
+constexpr ArgumentDoc kArguments70[] = {
     {.name = "source", .type = "key", .key_spec = 0},
     {.name = "destination", .type = "key", .key_spec = 1},
     {.name = "destination-db", .type = "integer", .token = "DB", .flags = 1},
     {.name = "replace", .type = "pure-token", .token = "REPLACE", .flags = 1},
 };
-constexpr KeySpecDoc kKeySpecs59[] = {
+constexpr KeySpecDoc kKeySpecs71[] = {
     {.flags = "RO access", .index = 1, .last = 0, .step = 1, .limit = 0},
     {.flags = "OW update", .index = 2, .last = 0, .step = 1, .limit = 0},
 };
-constexpr KeySpecDoc kKeySpecs60[] = {
+constexpr KeySpecDoc kKeySpecs72[] = {
     {.flags = "RM delete", .index = 1, .last = -1, .step = 1, .limit = 0},
 };
-constexpr KeySpecDoc kKeySpecs61[] = {
+constexpr KeySpecDoc kKeySpecs73[] = {
     {.flags = "RO", .index = 1, .last = -1, .step = 1, .limit = 0},
 };
-constexpr ArgumentDoc kArguments62[] = {
+constexpr ArgumentDoc kArguments74[] = {
     {.name = "nx", .type = "pure-token", .token = "NX"},
     {.name = "xx", .type = "pure-token", .token = "XX"},
     {.name = "gt", .type = "pure-token", .token = "GT"},
     {.name = "lt", .type = "pure-token", .token = "LT"},
 };
-constexpr ArgumentDoc kArguments63[] = {
+constexpr ArgumentDoc kArguments75[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "seconds", .type = "integer"},
-    {.name = "condition", .type = "oneof", .flags = 1, .children = kArguments62, .since = "7.0.0"},
+    {.name = "condition", .type = "oneof", .flags = 1, .children = kArguments74, .since = "7.0.0"},
 };
-constexpr ArgumentDoc kArguments64[] = {
+constexpr ArgumentDoc kArguments76[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "unix-time-seconds", .type = "unix-time"},
-    {.name = "condition", .type = "oneof", .flags = 1, .children = kArguments62, .since = "7.0.0"},
+    {.name = "condition", .type = "oneof", .flags = 1, .children = kArguments74, .since = "7.0.0"},
 };
-constexpr ArgumentDoc kArguments65[] = {
+constexpr ArgumentDoc kArguments77[] = {
     {.name = "pattern", .type = "pattern"},
 };
-constexpr ArgumentDoc kArguments66[] = {
+constexpr ArgumentDoc kArguments78[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "db", .type = "integer"},
 };
-constexpr KeySpecDoc kKeySpecs67[] = {
+constexpr KeySpecDoc kKeySpecs79[] = {
     {.flags = "RO", .index = 2, .last = 0, .step = 1, .limit = 0},
 };
-constexpr ArgumentDoc kArguments68[] = {
+constexpr ArgumentDoc kArguments80[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "milliseconds", .type = "integer"},
-    {.name = "condition", .type = "oneof", .flags = 1, .children = kArguments62, .since = "7.0.0"},
+    {.name = "condition", .type = "oneof", .flags = 1, .children = kArguments74, .since = "7.0.0"},
 };
-constexpr ArgumentDoc kArguments69[] = {
+constexpr ArgumentDoc kArguments81[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "unix-time-milliseconds", .type = "unix-time"},
-    {.name = "condition", .type = "oneof", .flags = 1, .children = kArguments62, .since = "7.0.0"},
+    {.name = "condition", .type = "oneof", .flags = 1, .children = kArguments74, .since = "7.0.0"},
 };
-constexpr ArgumentDoc kArguments70[] = {
+constexpr ArgumentDoc kArguments82[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "newkey", .type = "key", .key_spec = 1},
 };
-constexpr KeySpecDoc kKeySpecs71[] = {
+constexpr KeySpecDoc kKeySpecs83[] = {
     {.flags = "RW access delete", .index = 1, .last = 0, .step = 1, .limit = 0},
     {.flags = "OW update", .index = 2, .last = 0, .step = 1, .limit = 0},
 };
-constexpr KeySpecDoc kKeySpecs72[] = {
+constexpr KeySpecDoc kKeySpecs84[] = {
     {.flags = "RW access delete", .index = 1, .last = 0, .step = 1, .limit = 0},
     {.flags = "OW insert", .index = 2, .last = 0, .step = 1, .limit = 0},
 };
-constexpr ArgumentDoc kArguments73[] = {
+constexpr ArgumentDoc kArguments85[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "ttl", .type = "integer"},
     {.name = "serialized-value", .type = "string"},
@@ -319,430 +369,380 @@ constexpr ArgumentDoc kArguments73[] = {
     {.name = "seconds", .type = "integer", .token = "IDLETIME", .flags = 1, .since = "5.0.0"},
     {.name = "frequency", .type = "integer", .token = "FREQ", .flags = 1, .since = "5.0.0"},
 };
-constexpr ArgumentDoc kArguments74[] = {
+constexpr ArgumentDoc kArguments86[] = {
     {.name = "cursor", .type = "integer"},
     {.name = "pattern", .type = "pattern", .token = "MATCH", .flags = 1},
     {.name = "count", .type = "integer", .token = "COUNT", .flags = 1},
     {.name = "type", .type = "string", .token = "TYPE", .flags = 1, .since = "6.0.0"},
 };
-constexpr ArgumentDoc kArguments75[] = {
+constexpr ArgumentDoc kArguments87[] = {
     {.name = "numreplicas", .type = "integer"},
     {.name = "timeout", .type = "integer"},
 };
-constexpr ArgumentDoc kArguments76[] = {
+constexpr ArgumentDoc kArguments88[] = {
     {.name = "numlocal", .type = "integer"},
     {.name = "numreplicas", .type = "integer"},
     {.name = "timeout", .type = "integer"},
 };
-constexpr ArgumentDoc kArguments77[] = {
+constexpr ArgumentDoc kArguments89[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "field", .type = "string", .flags = 2},
 };
-constexpr KeySpecDoc kKeySpecs78[] = {
-    {.flags = "RW delete", .index = 1, .last = 0, .step = 1, .limit = 0},
-};
-constexpr ArgumentDoc kArguments79[] = {
+constexpr ArgumentDoc kArguments90[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "field", .type = "string"},
 };
-constexpr ArgumentDoc kArguments80[] = {
+constexpr ArgumentDoc kArguments91[] = {
     {.name = "numfields", .type = "integer"},
     {.name = "field", .type = "string", .flags = 2},
 };
-constexpr ArgumentDoc kArguments81[] = {
+constexpr ArgumentDoc kArguments92[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "seconds", .type = "integer"},
-    {.name = "condition", .type = "oneof", .flags = 1, .children = kArguments62},
-    {.name = "fields", .type = "block", .token = "FIELDS", .children = kArguments80},
+    {.name = "condition", .type = "oneof", .flags = 1, .children = kArguments74},
+    {.name = "fields", .type = "block", .token = "FIELDS", .children = kArguments91},
 };
-constexpr ArgumentDoc kArguments82[] = {
+constexpr ArgumentDoc kArguments93[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "unix-time-seconds", .type = "unix-time"},
-    {.name = "condition", .type = "oneof", .flags = 1, .children = kArguments62},
-    {.name = "fields", .type = "block", .token = "FIELDS", .children = kArguments80},
+    {.name = "condition", .type = "oneof", .flags = 1, .children = kArguments74},
+    {.name = "fields", .type = "block", .token = "FIELDS", .children = kArguments91},
 };
-constexpr ArgumentDoc kArguments83[] = {
+constexpr ArgumentDoc kArguments94[] = {
     {.name = "key", .type = "key", .key_spec = 0},
-    {.name = "fields", .type = "block", .token = "FIELDS", .children = kArguments80},
+    {.name = "fields", .type = "block", .token = "FIELDS", .children = kArguments91},
 };
-constexpr ArgumentDoc kArguments84[] = {
+constexpr ArgumentDoc kArguments95[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "expiration", .type = "oneof", .flags = 1, .children = kArguments7},
-    {.name = "fields", .type = "block", .token = "FIELDS", .children = kArguments80},
+    {.name = "fields", .type = "block", .token = "FIELDS", .children = kArguments91},
 };
-constexpr ArgumentDoc kArguments85[] = {
+constexpr ArgumentDoc kArguments96[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "field", .type = "string"},
     {.name = "increment", .type = "integer"},
 };
-constexpr ArgumentDoc kArguments86[] = {
+constexpr ArgumentDoc kArguments97[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "field", .type = "string"},
     {.name = "increment", .type = "double"},
 };
-constexpr ArgumentDoc kArguments87[] = {
+constexpr ArgumentDoc kArguments98[] = {
     {.name = "field", .type = "string"},
     {.name = "value", .type = "string"},
 };
-constexpr ArgumentDoc kArguments88[] = {
+constexpr ArgumentDoc kArguments99[] = {
     {.name = "key", .type = "key", .key_spec = 0},
-    {.name = "data", .type = "block", .flags = 2, .children = kArguments87},
+    {.name = "data", .type = "block", .flags = 2, .children = kArguments98},
 };
-constexpr ArgumentDoc kArguments89[] = {
+constexpr ArgumentDoc kArguments100[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "milliseconds", .type = "integer"},
-    {.name = "condition", .type = "oneof", .flags = 1, .children = kArguments62},
-    {.name = "fields", .type = "block", .token = "FIELDS", .children = kArguments80},
+    {.name = "condition", .type = "oneof", .flags = 1, .children = kArguments74},
+    {.name = "fields", .type = "block", .token = "FIELDS", .children = kArguments91},
 };
-constexpr ArgumentDoc kArguments90[] = {
+constexpr ArgumentDoc kArguments101[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "unix-time-milliseconds", .type = "unix-time"},
-    {.name = "condition", .type = "oneof", .flags = 1, .children = kArguments62},
-    {.name = "fields", .type = "block", .token = "FIELDS", .children = kArguments80},
+    {.name = "condition", .type = "oneof", .flags = 1, .children = kArguments74},
+    {.name = "fields", .type = "block", .token = "FIELDS", .children = kArguments91},
 };
-constexpr ArgumentDoc kArguments91[] = {
+constexpr ArgumentDoc kArguments102[] = {
     {.name = "count", .type = "integer"},
     {.name = "withvalues", .type = "pure-token", .token = "WITHVALUES", .flags = 1},
 };
-constexpr ArgumentDoc kArguments92[] = {
+constexpr ArgumentDoc kArguments103[] = {
     {.name = "key", .type = "key", .key_spec = 0},
-    {.name = "options", .type = "block", .flags = 1, .children = kArguments91},
+    {.name = "options", .type = "block", .flags = 1, .children = kArguments102},
 };
-constexpr ArgumentDoc kArguments93[] = {
+constexpr ArgumentDoc kArguments104[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "cursor", .type = "integer"},
     {.name = "pattern", .type = "pattern", .token = "MATCH", .flags = 1},
     {.name = "count", .type = "integer", .token = "COUNT", .flags = 1},
     {.name = "novalues", .type = "pure-token", .token = "NOVALUES", .flags = 1},
 };
-constexpr ArgumentDoc kArguments94[] = {
+constexpr ArgumentDoc kArguments105[] = {
     {.name = "fnx", .type = "pure-token", .token = "FNX"},
     {.name = "fxx", .type = "pure-token", .token = "FXX"},
 };
-constexpr ArgumentDoc kArguments95[] = {
+constexpr ArgumentDoc kArguments106[] = {
     {.name = "seconds", .type = "integer", .token = "EX"},
     {.name = "milliseconds", .type = "integer", .token = "PX"},
     {.name = "unix-time-seconds", .type = "unix-time", .token = "EXAT"},
     {.name = "unix-time-milliseconds", .type = "unix-time", .token = "PXAT"},
     {.name = "keepttl", .type = "pure-token", .token = "KEEPTTL"},
 };
-constexpr ArgumentDoc kArguments96[] = {
+constexpr ArgumentDoc kArguments107[] = {
     {.name = "numfields", .type = "integer"},
-    {.name = "data", .type = "block", .flags = 2, .children = kArguments87},
+    {.name = "data", .type = "block", .flags = 2, .children = kArguments98},
 };
-constexpr ArgumentDoc kArguments97[] = {
+constexpr ArgumentDoc kArguments108[] = {
     {.name = "key", .type = "key", .key_spec = 0},
-    {.name = "condition", .type = "oneof", .flags = 1, .children = kArguments94},
-    {.name = "expiration", .type = "oneof", .flags = 1, .children = kArguments95},
-    {.name = "fields", .type = "block", .token = "FIELDS", .children = kArguments96},
+    {.name = "condition", .type = "oneof", .flags = 1, .children = kArguments105},
+    {.name = "expiration", .type = "oneof", .flags = 1, .children = kArguments106},
+    {.name = "fields", .type = "block", .token = "FIELDS", .children = kArguments107},
 };
-constexpr ArgumentDoc kArguments98[] = {
+constexpr ArgumentDoc kArguments109[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "field", .type = "string"},
     {.name = "value", .type = "string"},
 };
-constexpr ArgumentDoc kArguments99[] = {
+constexpr ArgumentDoc kArguments110[] = {
     {.name = "min", .type = "pure-token", .token = "MIN"},
     {.name = "max", .type = "pure-token", .token = "MAX"},
 };
-constexpr ArgumentDoc kArguments100[] = {
+constexpr ArgumentDoc kArguments111[] = {
     {.name = "timeout", .type = "double"},
     {.name = "numkeys", .type = "integer"},
     {.name = "key", .type = "key", .flags = 2, .key_spec = 0},
-    {.name = "where", .type = "oneof", .children = kArguments99},
+    {.name = "where", .type = "oneof", .children = kArguments110},
     {.name = "count", .type = "integer", .token = "COUNT", .flags = 1},
 };
-constexpr KeySpecDoc kKeySpecs101[] = {
+constexpr KeySpecDoc kKeySpecs112[] = {
     {.flags = "RW access delete", .index = 2, .find = KeySpecDoc::Find::kKeynum, .last = 0, .step = 1, .limit = 1},
 };
-constexpr ArgumentDoc kArguments102[] = {
+constexpr ArgumentDoc kArguments113[] = {
     {.name = "key", .type = "key", .flags = 2, .key_spec = 0},
     {.name = "timeout", .type = "double"},
 };
-constexpr KeySpecDoc kKeySpecs103[] = {
+constexpr KeySpecDoc kKeySpecs114[] = {
     {.flags = "RW access delete", .index = 1, .last = -2, .step = 1, .limit = 0},
 };
-constexpr ArgumentDoc kArguments104[] = {
+constexpr ArgumentDoc kArguments115[] = {
     {.name = "gt", .type = "pure-token", .token = "GT"},
     {.name = "lt", .type = "pure-token", .token = "LT"},
 };
-constexpr ArgumentDoc kArguments105[] = {
+constexpr ArgumentDoc kArguments116[] = {
     {.name = "score", .type = "double"},
     {.name = "member", .type = "string"},
 };
-constexpr ArgumentDoc kArguments106[] = {
+constexpr ArgumentDoc kArguments117[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "condition", .type = "oneof", .flags = 1, .children = kArguments22, .since = "3.0.2"},
-    {.name = "comparison", .type = "oneof", .flags = 1, .children = kArguments104, .since = "6.2.0"},
+    {.name = "comparison", .type = "oneof", .flags = 1, .children = kArguments115, .since = "6.2.0"},
     {.name = "change", .type = "pure-token", .token = "CH", .flags = 1, .since = "3.0.2"},
     {.name = "increment", .type = "pure-token", .token = "INCR", .flags = 1, .since = "3.0.2"},
-    {.name = "data", .type = "block", .flags = 2, .children = kArguments105},
+    {.name = "data", .type = "block", .flags = 2, .children = kArguments116},
 };
-constexpr ArgumentDoc kArguments107[] = {
+constexpr ArgumentDoc kArguments118[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "min", .type = "double"},
     {.name = "max", .type = "double"},
 };
-constexpr ArgumentDoc kArguments108[] = {
+constexpr ArgumentDoc kArguments119[] = {
     {.name = "numkeys", .type = "integer"},
     {.name = "key", .type = "key", .flags = 2, .key_spec = 0},
     {.name = "withscores", .type = "pure-token", .token = "WITHSCORES", .flags = 1},
 };
-constexpr KeySpecDoc kKeySpecs109[] = {
-    {.flags = "RO access", .index = 1, .find = KeySpecDoc::Find::kKeynum, .last = 0, .step = 1, .limit = 1},
-};
-constexpr ArgumentDoc kArguments110[] = {
+constexpr ArgumentDoc kArguments120[] = {
     {.name = "destination", .type = "key", .key_spec = 0},
     {.name = "numkeys", .type = "integer"},
     {.name = "key", .type = "key", .flags = 2, .key_spec = 1},
 };
-constexpr KeySpecDoc kKeySpecs111[] = {
+constexpr KeySpecDoc kKeySpecs121[] = {
     {.flags = "OW update", .index = 1, .last = 0, .step = 1, .limit = 0},
     {.flags = "RO access", .index = 2, .find = KeySpecDoc::Find::kKeynum, .last = 0, .step = 1, .limit = 1},
 };
-constexpr ArgumentDoc kArguments112[] = {
+constexpr ArgumentDoc kArguments122[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "increment", .type = "integer"},
     {.name = "member", .type = "string"},
 };
-constexpr ArgumentDoc kArguments113[] = {
+constexpr ArgumentDoc kArguments123[] = {
     {.name = "sum", .type = "pure-token", .token = "SUM"},
     {.name = "min", .type = "pure-token", .token = "MIN"},
     {.name = "max", .type = "pure-token", .token = "MAX"},
 };
-constexpr ArgumentDoc kArguments114[] = {
+constexpr ArgumentDoc kArguments124[] = {
     {.name = "numkeys", .type = "integer"},
     {.name = "key", .type = "key", .flags = 2, .key_spec = 0},
     {.name = "weight", .type = "integer", .token = "WEIGHTS", .flags = 3},
-    {.name = "aggregate", .type = "oneof", .token = "AGGREGATE", .flags = 1, .children = kArguments113},
+    {.name = "aggregate", .type = "oneof", .token = "AGGREGATE", .flags = 1, .children = kArguments123},
     {.name = "withscores", .type = "pure-token", .token = "WITHSCORES", .flags = 1},
 };
-constexpr ArgumentDoc kArguments115[] = {
-    {.name = "numkeys", .type = "integer"},
-    {.name = "key", .type = "key", .flags = 2, .key_spec = 0},
-    {.name = "limit", .type = "integer", .token = "LIMIT", .flags = 1},
-};
-constexpr ArgumentDoc kArguments116[] = {
+constexpr ArgumentDoc kArguments125[] = {
     {.name = "destination", .type = "key", .key_spec = 0},
     {.name = "numkeys", .type = "integer"},
     {.name = "key", .type = "key", .flags = 2, .key_spec = 1},
     {.name = "weight", .type = "integer", .token = "WEIGHTS", .flags = 3},
-    {.name = "aggregate", .type = "oneof", .token = "AGGREGATE", .flags = 1, .children = kArguments113},
-};
-constexpr ArgumentDoc kArguments117[] = {
-    {.name = "key", .type = "key", .key_spec = 0},
-    {.name = "min", .type = "string"},
-    {.name = "max", .type = "string"},
-};
-constexpr ArgumentDoc kArguments118[] = {
-    {.name = "numkeys", .type = "integer"},
-    {.name = "key", .type = "key", .flags = 2, .key_spec = 0},
-    {.name = "where", .type = "oneof", .children = kArguments99},
-    {.name = "count", .type = "integer", .token = "COUNT", .flags = 1},
-};
-constexpr KeySpecDoc kKeySpecs119[] = {
-    {.flags = "RW access delete", .index = 1, .find = KeySpecDoc::Find::kKeynum, .last = 0, .step = 1, .limit = 1},
-};
-constexpr ArgumentDoc kArguments120[] = {
-    {.name = "key", .type = "key", .key_spec = 0},
-    {.name = "member", .type = "string", .flags = 2},
-};
-constexpr ArgumentDoc kArguments121[] = {
-    {.name = "key", .type = "key", .key_spec = 0},
-    {.name = "count", .type = "integer", .flags = 1},
-};
-constexpr ArgumentDoc kArguments122[] = {
-    {.name = "count", .type = "integer"},
-    {.name = "withscores", .type = "pure-token", .token = "WITHSCORES", .flags = 1},
-};
-constexpr ArgumentDoc kArguments123[] = {
-    {.name = "key", .type = "key", .key_spec = 0},
-    {.name = "options", .type = "block", .flags = 1, .children = kArguments122},
-};
-constexpr ArgumentDoc kArguments124[] = {
-    {.name = "byscore", .type = "pure-token", .token = "BYSCORE"},
-    {.name = "bylex", .type = "pure-token", .token = "BYLEX"},
-};
-constexpr ArgumentDoc kArguments125[] = {
-    {.name = "offset", .type = "integer"},
-    {.name = "count", .type = "integer"},
+    {.name = "aggregate", .type = "oneof", .token = "AGGREGATE", .flags = 1, .children = kArguments123},
 };
 constexpr ArgumentDoc kArguments126[] = {
     {.name = "key", .type = "key", .key_spec = 0},
-    {.name = "start", .type = "string"},
-    {.name = "stop", .type = "string"},
-    {.name = "sortby", .type = "oneof", .flags = 1, .children = kArguments124, .since = "6.2.0"},
-    {.name = "rev", .type = "pure-token", .token = "REV", .flags = 1, .since = "6.2.0"},
-    {.name = "limit", .type = "block", .token = "LIMIT", .flags = 1, .children = kArguments125, .since = "6.2.0"},
-    {.name = "withscores", .type = "pure-token", .token = "WITHSCORES", .flags = 1},
+    {.name = "min", .type = "string"},
+    {.name = "max", .type = "string"},
 };
 constexpr ArgumentDoc kArguments127[] = {
+    {.name = "numkeys", .type = "integer"},
+    {.name = "key", .type = "key", .flags = 2, .key_spec = 0},
+    {.name = "where", .type = "oneof", .children = kArguments110},
+    {.name = "count", .type = "integer", .token = "COUNT", .flags = 1},
+};
+constexpr KeySpecDoc kKeySpecs128[] = {
+    {.flags = "RW access delete", .index = 1, .find = KeySpecDoc::Find::kKeynum, .last = 0, .step = 1, .limit = 1},
+};
+constexpr ArgumentDoc kArguments129[] = {
+    {.name = "key", .type = "key", .key_spec = 0},
+    {.name = "count", .type = "integer", .flags = 1},
+};
+constexpr ArgumentDoc kArguments130[] = {
+    {.name = "count", .type = "integer"},
+    {.name = "withscores", .type = "pure-token", .token = "WITHSCORES", .flags = 1},
+};
+constexpr ArgumentDoc kArguments131[] = {
+    {.name = "key", .type = "key", .key_spec = 0},
+    {.name = "options", .type = "block", .flags = 1, .children = kArguments130},
+};
+constexpr ArgumentDoc kArguments132[] = {
+    {.name = "byscore", .type = "pure-token", .token = "BYSCORE"},
+    {.name = "bylex", .type = "pure-token", .token = "BYLEX"},
+};
+constexpr ArgumentDoc kArguments133[] = {
+    {.name = "offset", .type = "integer"},
+    {.name = "count", .type = "integer"},
+};
+constexpr ArgumentDoc kArguments134[] = {
+    {.name = "key", .type = "key", .key_spec = 0},
+    {.name = "start", .type = "string"},
+    {.name = "stop", .type = "string"},
+    {.name = "sortby", .type = "oneof", .flags = 1, .children = kArguments132, .since = "6.2.0"},
+    {.name = "rev", .type = "pure-token", .token = "REV", .flags = 1, .since = "6.2.0"},
+    {.name = "limit", .type = "block", .token = "LIMIT", .flags = 1, .children = kArguments133, .since = "6.2.0"},
+    {.name = "withscores", .type = "pure-token", .token = "WITHSCORES", .flags = 1},
+};
+constexpr ArgumentDoc kArguments135[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "min", .type = "string"},
     {.name = "max", .type = "string"},
-    {.name = "limit", .type = "block", .token = "LIMIT", .flags = 1, .children = kArguments125},
+    {.name = "limit", .type = "block", .token = "LIMIT", .flags = 1, .children = kArguments133},
 };
-constexpr ArgumentDoc kArguments128[] = {
+constexpr ArgumentDoc kArguments136[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "min", .type = "double"},
     {.name = "max", .type = "double"},
     {.name = "withscores", .type = "pure-token", .token = "WITHSCORES", .flags = 1, .since = "2.0.0"},
-    {.name = "limit", .type = "block", .token = "LIMIT", .flags = 1, .children = kArguments125},
+    {.name = "limit", .type = "block", .token = "LIMIT", .flags = 1, .children = kArguments133},
 };
-constexpr ArgumentDoc kArguments129[] = {
+constexpr ArgumentDoc kArguments137[] = {
     {.name = "dst", .type = "key", .key_spec = 0},
     {.name = "src", .type = "key", .key_spec = 1},
     {.name = "min", .type = "string"},
     {.name = "max", .type = "string"},
-    {.name = "sortby", .type = "oneof", .flags = 1, .children = kArguments124},
+    {.name = "sortby", .type = "oneof", .flags = 1, .children = kArguments132},
     {.name = "rev", .type = "pure-token", .token = "REV", .flags = 1},
-    {.name = "limit", .type = "block", .token = "LIMIT", .flags = 1, .children = kArguments125},
+    {.name = "limit", .type = "block", .token = "LIMIT", .flags = 1, .children = kArguments133},
 };
-constexpr KeySpecDoc kKeySpecs130[] = {
+constexpr KeySpecDoc kKeySpecs138[] = {
     {.flags = "OW update", .index = 1, .last = 0, .step = 1, .limit = 0},
     {.flags = "RO access", .index = 2, .last = 0, .step = 1, .limit = 0},
 };
-constexpr ArgumentDoc kArguments131[] = {
+constexpr ArgumentDoc kArguments139[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "member", .type = "string"},
     {.name = "withscore", .type = "pure-token", .token = "WITHSCORE", .flags = 1},
 };
-constexpr ArgumentDoc kArguments132[] = {
+constexpr ArgumentDoc kArguments140[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "start", .type = "integer"},
     {.name = "stop", .type = "integer"},
 };
-constexpr ArgumentDoc kArguments133[] = {
+constexpr ArgumentDoc kArguments141[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "start", .type = "integer"},
     {.name = "stop", .type = "integer"},
     {.name = "withscores", .type = "pure-token", .token = "WITHSCORES", .flags = 1},
 };
-constexpr ArgumentDoc kArguments134[] = {
+constexpr ArgumentDoc kArguments142[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "max", .type = "string"},
     {.name = "min", .type = "string"},
-    {.name = "limit", .type = "block", .token = "LIMIT", .flags = 1, .children = kArguments125},
+    {.name = "limit", .type = "block", .token = "LIMIT", .flags = 1, .children = kArguments133},
 };
-constexpr ArgumentDoc kArguments135[] = {
+constexpr ArgumentDoc kArguments143[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "max", .type = "double"},
     {.name = "min", .type = "double"},
     {.name = "withscores", .type = "pure-token", .token = "WITHSCORES", .flags = 1},
-    {.name = "limit", .type = "block", .token = "LIMIT", .flags = 1, .children = kArguments125},
+    {.name = "limit", .type = "block", .token = "LIMIT", .flags = 1, .children = kArguments133},
 };
-constexpr ArgumentDoc kArguments136[] = {
-    {.name = "key", .type = "key", .key_spec = 0},
-    {.name = "cursor", .type = "integer"},
-    {.name = "pattern", .type = "pattern", .token = "MATCH", .flags = 1},
-    {.name = "count", .type = "integer", .token = "COUNT", .flags = 1},
-};
-constexpr ArgumentDoc kArguments137[] = {
-    {.name = "key", .type = "key", .key_spec = 0},
-    {.name = "member", .type = "string"},
-};
-constexpr ArgumentDoc kArguments138[] = {
+constexpr ArgumentDoc kArguments144[] = {
     {.name = "left", .type = "pure-token", .token = "LEFT"},
     {.name = "right", .type = "pure-token", .token = "RIGHT"},
 };
-constexpr ArgumentDoc kArguments139[] = {
-    {.name = "source", .type = "key", .key_spec = 0},
-    {.name = "destination", .type = "key", .key_spec = 1},
-    {.name = "wherefrom", .type = "oneof", .children = kArguments138},
-    {.name = "whereto", .type = "oneof", .children = kArguments138},
-    {.name = "timeout", .type = "double"},
-};
-constexpr KeySpecDoc kKeySpecs140[] = {
-    {.flags = "RW access delete", .index = 1, .last = 0, .step = 1, .limit = 0},
-    {.flags = "RW insert", .index = 2, .last = 0, .step = 1, .limit = 0},
-};
-constexpr ArgumentDoc kArguments141[] = {
-    {.name = "timeout", .type = "double"},
-    {.name = "numkeys", .type = "integer"},
-    {.name = "key", .type = "key", .flags = 2, .key_spec = 0},
-    {.name = "where", .type = "oneof", .children = kArguments138},
-    {.name = "count", .type = "integer", .token = "COUNT", .flags = 1},
-};
-constexpr ArgumentDoc kArguments142[] = {
-    {.name = "source", .type = "key", .key_spec = 0},
-    {.name = "destination", .type = "key", .key_spec = 1},
-    {.name = "timeout", .type = "double"},
-};
-constexpr ArgumentDoc kArguments143[] = {
-    {.name = "key", .type = "key", .key_spec = 0},
-    {.name = "index", .type = "integer"},
-};
-constexpr ArgumentDoc kArguments144[] = {
-    {.name = "before", .type = "pure-token", .token = "BEFORE"},
-    {.name = "after", .type = "pure-token", .token = "AFTER"},
-};
 constexpr ArgumentDoc kArguments145[] = {
-    {.name = "key", .type = "key", .key_spec = 0},
-    {.name = "where", .type = "oneof", .children = kArguments144},
-    {.name = "pivot", .type = "string"},
-    {.name = "element", .type = "string"},
+    {.name = "source", .type = "key", .key_spec = 0},
+    {.name = "destination", .type = "key", .key_spec = 1},
+    {.name = "wherefrom", .type = "oneof", .children = kArguments144},
+    {.name = "whereto", .type = "oneof", .children = kArguments144},
+    {.name = "timeout", .type = "double"},
 };
 constexpr ArgumentDoc kArguments146[] = {
-    {.name = "source", .type = "key", .key_spec = 0},
-    {.name = "destination", .type = "key", .key_spec = 1},
-    {.name = "wherefrom", .type = "oneof", .children = kArguments138},
-    {.name = "whereto", .type = "oneof", .children = kArguments138},
-};
-constexpr ArgumentDoc kArguments147[] = {
+    {.name = "timeout", .type = "double"},
     {.name = "numkeys", .type = "integer"},
     {.name = "key", .type = "key", .flags = 2, .key_spec = 0},
-    {.name = "where", .type = "oneof", .children = kArguments138},
+    {.name = "where", .type = "oneof", .children = kArguments144},
     {.name = "count", .type = "integer", .token = "COUNT", .flags = 1},
+};
+constexpr ArgumentDoc kArguments147[] = {
+    {.name = "source", .type = "key", .key_spec = 0},
+    {.name = "destination", .type = "key", .key_spec = 1},
+    {.name = "timeout", .type = "double"},
 };
 constexpr ArgumentDoc kArguments148[] = {
     {.name = "key", .type = "key", .key_spec = 0},
-    {.name = "count", .type = "integer", .flags = 1, .since = "6.2.0"},
+    {.name = "index", .type = "integer"},
 };
 constexpr ArgumentDoc kArguments149[] = {
+    {.name = "before", .type = "pure-token", .token = "BEFORE"},
+    {.name = "after", .type = "pure-token", .token = "AFTER"},
+};
+constexpr ArgumentDoc kArguments150[] = {
+    {.name = "key", .type = "key", .key_spec = 0},
+    {.name = "where", .type = "oneof", .children = kArguments149},
+    {.name = "pivot", .type = "string"},
+    {.name = "element", .type = "string"},
+};
+constexpr ArgumentDoc kArguments151[] = {
+    {.name = "source", .type = "key", .key_spec = 0},
+    {.name = "destination", .type = "key", .key_spec = 1},
+    {.name = "wherefrom", .type = "oneof", .children = kArguments144},
+    {.name = "whereto", .type = "oneof", .children = kArguments144},
+};
+constexpr ArgumentDoc kArguments152[] = {
+    {.name = "numkeys", .type = "integer"},
+    {.name = "key", .type = "key", .flags = 2, .key_spec = 0},
+    {.name = "where", .type = "oneof", .children = kArguments144},
+    {.name = "count", .type = "integer", .token = "COUNT", .flags = 1},
+};
+constexpr ArgumentDoc kArguments153[] = {
+    {.name = "key", .type = "key", .key_spec = 0},
+    {.name = "count", .type = "integer", .flags = 1, .since = "6.2.0"},
+};
+constexpr ArgumentDoc kArguments154[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "element", .type = "string"},
     {.name = "rank", .type = "integer", .token = "RANK", .flags = 1},
     {.name = "num-matches", .type = "integer", .token = "COUNT", .flags = 1},
     {.name = "len", .type = "integer", .token = "MAXLEN", .flags = 1},
 };
-constexpr ArgumentDoc kArguments150[] = {
+constexpr ArgumentDoc kArguments155[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "element", .type = "string", .flags = 2},
 };
-constexpr ArgumentDoc kArguments151[] = {
+constexpr ArgumentDoc kArguments156[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "count", .type = "integer"},
     {.name = "element", .type = "string"},
 };
-constexpr ArgumentDoc kArguments152[] = {
+constexpr ArgumentDoc kArguments157[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "index", .type = "integer"},
     {.name = "element", .type = "string"},
 };
-constexpr ArgumentDoc kArguments153[] = {
-    {.name = "source", .type = "key", .key_spec = 0},
-    {.name = "destination", .type = "key", .key_spec = 1},
-};
-constexpr ArgumentDoc kArguments154[] = {
-    {.name = "destination", .type = "key", .key_spec = 0},
-    {.name = "key", .type = "key", .flags = 2, .key_spec = 1},
-};
-constexpr KeySpecDoc kKeySpecs155[] = {
-    {.flags = "OW update", .index = 1, .last = 0, .step = 1, .limit = 0},
-    {.flags = "RO access", .index = 2, .last = -1, .step = 1, .limit = 0},
-};
-constexpr ArgumentDoc kArguments156[] = {
-    {.name = "source", .type = "key", .key_spec = 0},
-    {.name = "destination", .type = "key", .key_spec = 1},
-    {.name = "member", .type = "string"},
-};
-constexpr ArgumentDoc kArguments157[] = {
-    {.name = "key", .type = "key", .key_spec = 0},
-    {.name = "count", .type = "integer", .flags = 1, .since = "3.2.0"},
-};
 constexpr ArgumentDoc kArguments158[] = {
-    {.name = "key", .type = "key", .key_spec = 0},
-    {.name = "count", .type = "integer", .flags = 1, .since = "2.6.0"},
+    {.name = "source", .type = "key", .key_spec = 0},
+    {.name = "destination", .type = "key", .key_spec = 1},
 };
 constexpr ArgumentDoc kArguments159[] = {
     {.name = "key", .type = "key", .key_spec = 0},
@@ -791,7 +791,7 @@ constexpr ArgumentDoc kArguments168[] = {
     {.name = "condition", .type = "oneof", .flags = 1, .children = kArguments160},
     {.name = "trim", .type = "block", .flags = 1, .children = kArguments166},
     {.name = "id-selector", .type = "oneof", .children = kArguments167},
-    {.name = "data", .type = "block", .flags = 2, .children = kArguments87},
+    {.name = "data", .type = "block", .flags = 2, .children = kArguments98},
 };
 constexpr KeySpecDoc kKeySpecs169[] = {
     {.flags = "RW update", .notes = "UPDATE instead of INSERT because of the optional trimming feature", .index = 1, .last = 0, .step = 1, .limit = 0},
@@ -1085,18 +1085,18 @@ constexpr ArgumentDoc kArguments220[] = {
     {.name = "count", .type = "integer", .flags = 1},
 };
 constexpr ArgumentDoc kArguments221[] = {
-    {.name = "command", .type = "string", .flags = 3},
-};
-constexpr ArgumentDoc kArguments222[] = {
     {.name = "event", .type = "string", .flags = 3},
 };
-constexpr ArgumentDoc kArguments223[] = {
+constexpr ArgumentDoc kArguments222[] = {
     {.name = "event", .type = "string"},
+};
+constexpr ArgumentDoc kArguments223[] = {
+    {.name = "command", .type = "string", .flags = 3},
 };
 constexpr ArgumentDoc kArguments224[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "by-pattern", .type = "pattern", .token = "BY", .flags = 1, .key_spec = 1, .display = "pattern"},
-    {.name = "limit", .type = "block", .token = "LIMIT", .flags = 1, .children = kArguments125},
+    {.name = "limit", .type = "block", .token = "LIMIT", .flags = 1, .children = kArguments133},
     {.name = "get-pattern", .type = "pattern", .token = "GET", .flags = 7, .key_spec = 1, .display = "pattern"},
     {.name = "order", .type = "oneof", .flags = 1, .children = kArguments204},
     {.name = "sorting", .type = "pure-token", .token = "ALPHA", .flags = 1},
@@ -1110,7 +1110,7 @@ constexpr KeySpecDoc kKeySpecs225[] = {
 constexpr ArgumentDoc kArguments226[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "by-pattern", .type = "pattern", .token = "BY", .flags = 1, .key_spec = 1, .display = "pattern"},
-    {.name = "limit", .type = "block", .token = "LIMIT", .flags = 1, .children = kArguments125},
+    {.name = "limit", .type = "block", .token = "LIMIT", .flags = 1, .children = kArguments133},
     {.name = "get-pattern", .type = "pattern", .token = "GET", .flags = 7, .key_spec = 1, .display = "pattern"},
     {.name = "order", .type = "oneof", .flags = 1, .children = kArguments204},
     {.name = "sorting", .type = "pure-token", .token = "ALPHA", .flags = 1},
@@ -1127,13 +1127,13 @@ constexpr ArgumentDoc kArguments229[] = {
     {.name = "message", .type = "string"},
 };
 constexpr ArgumentDoc kArguments230[] = {
-    {.name = "channel", .type = "string", .flags = 3},
+    {.name = "shardchannel", .type = "string", .flags = 3},
 };
 constexpr ArgumentDoc kArguments231[] = {
     {.name = "pattern", .type = "pattern", .flags = 1},
 };
 constexpr ArgumentDoc kArguments232[] = {
-    {.name = "shardchannel", .type = "string", .flags = 3},
+    {.name = "channel", .type = "string", .flags = 3},
 };
 constexpr ArgumentDoc kArguments233[] = {
     {.name = "pattern", .type = "pattern", .flags = 3},
@@ -1159,37 +1159,41 @@ constexpr ArgumentDoc kArguments239[] = {
     {.name = "password", .type = "string"},
 };
 constexpr ArgumentDoc kArguments240[] = {
-    {.name = "write", .type = "pure-token", .token = "WRITE"},
-    {.name = "all", .type = "pure-token", .token = "ALL"},
-};
-constexpr ArgumentDoc kArguments241[] = {
-    {.name = "timeout", .type = "integer"},
-    {.name = "mode", .type = "oneof", .flags = 1, .children = kArguments240, .since = "6.2.0"},
-};
-constexpr ArgumentDoc kArguments242[] = {
-    {.name = "timeout", .type = "pure-token", .token = "TIMEOUT"},
-    {.name = "error", .type = "pure-token", .token = "ERROR"},
-};
-constexpr ArgumentDoc kArguments243[] = {
-    {.name = "client-id", .type = "integer"},
-    {.name = "unblock-type", .type = "oneof", .flags = 1, .children = kArguments242},
-};
-constexpr ArgumentDoc kArguments244[] = {
-    {.name = "yes", .type = "pure-token", .token = "YES"},
-    {.name = "no", .type = "pure-token", .token = "NO"},
-};
-constexpr ArgumentDoc kArguments245[] = {
-    {.name = "mode", .type = "oneof", .children = kArguments244},
-};
-constexpr ArgumentDoc kArguments246[] = {
     {.name = "on", .type = "pure-token", .token = "ON"},
     {.name = "off", .type = "pure-token", .token = "OFF"},
 };
+constexpr ArgumentDoc kArguments241[] = {
+    {.name = "enabled", .type = "oneof", .children = kArguments240},
+};
+constexpr ArgumentDoc kArguments242[] = {
+    {.name = "connection-name", .type = "string"},
+};
+constexpr ArgumentDoc kArguments243[] = {
+    {.name = "libname", .type = "string", .token = "LIB-NAME"},
+    {.name = "libver", .type = "string", .token = "LIB-VER"},
+};
+constexpr ArgumentDoc kArguments244[] = {
+    {.name = "attr", .type = "oneof", .children = kArguments243},
+};
+constexpr ArgumentDoc kArguments245[] = {
+    {.name = "yes", .type = "pure-token", .token = "YES"},
+    {.name = "no", .type = "pure-token", .token = "NO"},
+};
+constexpr ArgumentDoc kArguments246[] = {
+    {.name = "mode", .type = "oneof", .children = kArguments245},
+};
 constexpr ArgumentDoc kArguments247[] = {
-    {.name = "enabled", .type = "oneof", .children = kArguments246},
+    {.name = "normal", .type = "pure-token", .token = "NORMAL"},
+    {.name = "master", .type = "pure-token", .token = "MASTER"},
+    {.name = "replica", .type = "pure-token", .token = "REPLICA"},
+    {.name = "pubsub", .type = "pure-token", .token = "PUBSUB"},
 };
 constexpr ArgumentDoc kArguments248[] = {
-    {.name = "status", .type = "oneof", .children = kArguments246},
+    {.name = "client-type", .type = "oneof", .token = "TYPE", .flags = 1, .children = kArguments247, .since = "5.0.0"},
+    {.name = "client-id", .type = "integer", .token = "ID", .flags = 3, .since = "6.2.0"},
+};
+constexpr ArgumentDoc kArguments249[] = {
+    {.name = "status", .type = "oneof", .children = kArguments240},
     {.name = "client-id", .type = "integer", .token = "REDIRECT", .flags = 1},
     {.name = "prefix", .type = "string", .token = "PREFIX", .flags = 7},
     {.name = "bcast", .type = "pure-token", .token = "BCAST", .flags = 1},
@@ -1197,18 +1201,13 @@ constexpr ArgumentDoc kArguments248[] = {
     {.name = "optout", .type = "pure-token", .token = "OPTOUT", .flags = 1},
     {.name = "noloop", .type = "pure-token", .token = "NOLOOP", .flags = 1},
 };
-constexpr ArgumentDoc kArguments249[] = {
-    {.name = "connection-name", .type = "string"},
-};
 constexpr ArgumentDoc kArguments250[] = {
-    {.name = "normal", .type = "pure-token", .token = "NORMAL"},
-    {.name = "master", .type = "pure-token", .token = "MASTER"},
-    {.name = "replica", .type = "pure-token", .token = "REPLICA"},
-    {.name = "pubsub", .type = "pure-token", .token = "PUBSUB"},
+    {.name = "on", .type = "pure-token", .token = "ON"},
+    {.name = "off", .type = "pure-token", .token = "OFF"},
+    {.name = "skip", .type = "pure-token", .token = "SKIP"},
 };
 constexpr ArgumentDoc kArguments251[] = {
-    {.name = "client-type", .type = "oneof", .token = "TYPE", .flags = 1, .children = kArguments250, .since = "5.0.0"},
-    {.name = "client-id", .type = "integer", .token = "ID", .flags = 3, .since = "6.2.0"},
+    {.name = "action", .type = "oneof", .children = kArguments250},
 };
 constexpr ArgumentDoc kArguments252[] = {
     {.name = "normal", .type = "pure-token", .token = "NORMAL"},
@@ -1223,7 +1222,7 @@ constexpr ArgumentDoc kArguments253[] = {
     {.name = "username", .type = "string", .token = "USER", .flags = 1},
     {.name = "addr", .type = "string", .token = "ADDR", .flags = 1, .display = "ip:port"},
     {.name = "laddr", .type = "string", .token = "LADDR", .flags = 1, .since = "6.2.0", .display = "ip:port"},
-    {.name = "skipme", .type = "oneof", .token = "SKIPME", .flags = 1, .children = kArguments244},
+    {.name = "skipme", .type = "oneof", .token = "SKIPME", .flags = 1, .children = kArguments245},
     {.name = "maxage", .type = "integer", .token = "MAXAGE", .flags = 1, .since = "7.4.0"},
 };
 constexpr ArgumentDoc kArguments254[] = {
@@ -1234,19 +1233,20 @@ constexpr ArgumentDoc kArguments255[] = {
     {.name = "filter", .type = "oneof", .children = kArguments254},
 };
 constexpr ArgumentDoc kArguments256[] = {
-    {.name = "on", .type = "pure-token", .token = "ON"},
-    {.name = "off", .type = "pure-token", .token = "OFF"},
-    {.name = "skip", .type = "pure-token", .token = "SKIP"},
+    {.name = "write", .type = "pure-token", .token = "WRITE"},
+    {.name = "all", .type = "pure-token", .token = "ALL"},
 };
 constexpr ArgumentDoc kArguments257[] = {
-    {.name = "action", .type = "oneof", .children = kArguments256},
+    {.name = "timeout", .type = "integer"},
+    {.name = "mode", .type = "oneof", .flags = 1, .children = kArguments256, .since = "6.2.0"},
 };
 constexpr ArgumentDoc kArguments258[] = {
-    {.name = "libname", .type = "string", .token = "LIB-NAME"},
-    {.name = "libver", .type = "string", .token = "LIB-VER"},
+    {.name = "timeout", .type = "pure-token", .token = "TIMEOUT"},
+    {.name = "error", .type = "pure-token", .token = "ERROR"},
 };
 constexpr ArgumentDoc kArguments259[] = {
-    {.name = "attr", .type = "oneof", .children = kArguments258},
+    {.name = "client-id", .type = "integer"},
+    {.name = "unblock-type", .type = "oneof", .flags = 1, .children = kArguments258},
 };
 constexpr ArgumentDoc kArguments260[] = {
     {.name = "message", .type = "string"},
@@ -1273,29 +1273,29 @@ constexpr ArgumentDoc kArguments266[] = {
     {.name = "schedule", .type = "pure-token", .token = "SCHEDULE", .flags = 1, .since = "3.2.2"},
 };
 constexpr ArgumentDoc kArguments267[] = {
-    {.name = "command", .type = "string"},
-    {.name = "arg", .type = "string", .flags = 3},
-};
-constexpr ArgumentDoc kArguments268[] = {
     {.name = "module-name", .type = "string", .token = "MODULE"},
     {.name = "category", .type = "string", .token = "ACLCAT"},
     {.name = "pattern", .type = "pattern", .token = "PATTERN"},
 };
+constexpr ArgumentDoc kArguments268[] = {
+    {.name = "filterby", .type = "oneof", .token = "FILTERBY", .flags = 1, .children = kArguments267},
+};
 constexpr ArgumentDoc kArguments269[] = {
-    {.name = "filterby", .type = "oneof", .token = "FILTERBY", .flags = 1, .children = kArguments268},
+    {.name = "command", .type = "string"},
+    {.name = "arg", .type = "string", .flags = 3},
 };
 constexpr ArgumentDoc kArguments270[] = {
     {.name = "command-name", .type = "string", .flags = 3},
 };
 constexpr ArgumentDoc kArguments271[] = {
+    {.name = "parameter", .type = "string", .flags = 2},
+};
+constexpr ArgumentDoc kArguments272[] = {
     {.name = "parameter", .type = "string"},
     {.name = "value", .type = "string"},
 };
-constexpr ArgumentDoc kArguments272[] = {
-    {.name = "data", .type = "block", .flags = 2, .children = kArguments271},
-};
 constexpr ArgumentDoc kArguments273[] = {
-    {.name = "parameter", .type = "string", .flags = 2},
+    {.name = "data", .type = "block", .flags = 2, .children = kArguments272},
 };
 constexpr ArgumentDoc kArguments274[] = {
     {.name = "async", .type = "pure-token", .token = "ASYNC", .since = "4.0.0"},
@@ -1423,9 +1423,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "6.2.0",
      .summary = "Pops an element from a list, pushes it to another list and returns it. Blocks until an element is available otherwise. Deletes the list if the last element was moved.",
      .complexity = "O(1)",
-     .arguments = kArguments139,
+     .arguments = kArguments145,
      .flag_names = "write denyoom blocking",
-     .key_specs = kKeySpecs140},
+     .key_specs = kKeySpecs59},
     {.name = "blmpop",
      .arity = -5,
      .categories = "write,list,slow,blocking",
@@ -1433,9 +1433,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.0.0",
      .summary = "Pops the first element from one of multiple lists. Blocks until an element is available otherwise. Deletes the list if the last element was popped.",
      .complexity = "O(N+M) where N is the number of provided keys and M is the number of elements returned.",
-     .arguments = kArguments141,
+     .arguments = kArguments146,
      .flag_names = "write blocking movablekeys",
-     .key_specs = kKeySpecs101},
+     .key_specs = kKeySpecs112},
     {.name = "blpop",
      .arity = -3,
      .keys = {1, -2, 1, 0},
@@ -1444,10 +1444,10 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.0.0",
      .summary = "Removes and returns the first element in a list. Blocks until an element is available otherwise. Deletes the list if the last element was popped.",
      .complexity = "O(N) where N is the number of provided keys.",
-     .arguments = kArguments102,
+     .arguments = kArguments113,
      .history = "6.0.0:`timeout` is interpreted as a double instead of an integer.",
      .flag_names = "write blocking",
-     .key_specs = kKeySpecs103},
+     .key_specs = kKeySpecs114},
     {.name = "brpop",
      .arity = -3,
      .keys = {1, -2, 1, 0},
@@ -1456,10 +1456,10 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.0.0",
      .summary = "Removes and returns the last element in a list. Blocks until an element is available otherwise. Deletes the list if the last element was popped.",
      .complexity = "O(N) where N is the number of provided keys.",
-     .arguments = kArguments102,
+     .arguments = kArguments113,
      .history = "6.0.0:`timeout` is interpreted as a double instead of an integer.",
      .flag_names = "write blocking",
-     .key_specs = kKeySpecs103},
+     .key_specs = kKeySpecs114},
     {.name = "brpoplpush",
      .arity = 4,
      .keys = {1, 2, 1, 0},
@@ -1468,10 +1468,10 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.2.0",
      .summary = "Pops an element from a list, pushes it to another list and returns it. Block until an element is available otherwise. Deletes the list if the last element was popped.",
      .complexity = "O(1)",
-     .arguments = kArguments142,
+     .arguments = kArguments147,
      .history = "6.0.0:`timeout` is interpreted as a double instead of an integer.",
      .flag_names = "write denyoom blocking",
-     .key_specs = kKeySpecs140,
+     .key_specs = kKeySpecs59,
      .deprecated_since = "6.2.0",
      .replaced_by = "`BLMOVE` with the `RIGHT` and `LEFT` arguments",
      .doc_flags = "deprecated"},
@@ -1482,9 +1482,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.0.0",
      .summary = "Removes and returns a member by score from one or more sorted sets. Blocks until a member is available otherwise. Deletes the sorted set if the last element was popped.",
      .complexity = "O(K) + O(M*log(N)) where K is the number of provided keys, N being the number of elements in the sorted set, and M being the number of elements popped.",
-     .arguments = kArguments100,
+     .arguments = kArguments111,
      .flag_names = "write blocking movablekeys",
-     .key_specs = kKeySpecs101},
+     .key_specs = kKeySpecs112},
     {.name = "bzpopmax",
      .arity = -3,
      .keys = {1, -2, 1, 0},
@@ -1493,10 +1493,10 @@ constexpr CommandSpec kFacts[] = {
      .since = "5.0.0",
      .summary = "Removes and returns the member with the highest score from one or more sorted sets. Blocks until a member available otherwise.  Deletes the sorted set if the last element was popped.",
      .complexity = "O(log(N)) with N being the number of elements in the sorted set.",
-     .arguments = kArguments102,
+     .arguments = kArguments113,
      .history = "6.0.0:`timeout` is interpreted as a double instead of an integer.",
      .flag_names = "write blocking fast",
-     .key_specs = kKeySpecs103},
+     .key_specs = kKeySpecs114},
     {.name = "bzpopmin",
      .arity = -3,
      .keys = {1, -2, 1, 0},
@@ -1505,10 +1505,10 @@ constexpr CommandSpec kFacts[] = {
      .since = "5.0.0",
      .summary = "Removes and returns the member with the lowest score from one or more sorted sets. Blocks until a member is available otherwise. Deletes the sorted set if the last element was popped.",
      .complexity = "O(log(N)) with N being the number of elements in the sorted set.",
-     .arguments = kArguments102,
+     .arguments = kArguments113,
      .history = "6.0.0:`timeout` is interpreted as a double instead of an integer.",
      .flag_names = "write blocking fast",
-     .key_specs = kKeySpecs103},
+     .key_specs = kKeySpecs114},
     {.name = "client",
      .arity = -2,
      .categories = "slow",
@@ -1523,7 +1523,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "6.0.0",
      .summary = "Instructs the server whether to track the keys in the next request.",
      .complexity = "O(1)",
-     .arguments = kArguments245,
+     .arguments = kArguments246,
      .flag_names = "noscript loading stale"},
     {.name = "client|getname",
      .arity = 2,
@@ -1583,7 +1583,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.4.0",
      .summary = "Lists open connections.",
      .complexity = "O(N) where N is the number of client connections",
-     .arguments = kArguments251,
+     .arguments = kArguments248,
      .tips = "nondeterministic_output",
      .history = "2.8.12:Added unique client `id` field.\n5.0.0:Added optional `TYPE` filter.\n6.0.0:Added `user` field.\n6.2.0:Added `argv-mem`, `tot-mem`, `laddr` and `redir` fields and the optional `ID` filter.\n7.0.0:Added `resp`, `multi-mem`, `rbs` and `rbp` fields.\n7.0.3:Added `ssub` field.\n7.2.0:Added `lib-name` and `lib-ver` fields.\n7.4.0:Added `watch` field.\n8.0.0:Added `io-thread` field.",
      .flag_names = "admin noscript loading stale"},
@@ -1594,7 +1594,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.0.0",
      .summary = "Sets the client eviction mode of the connection.",
      .complexity = "O(1)",
-     .arguments = kArguments247,
+     .arguments = kArguments241,
      .flag_names = "admin noscript loading stale"},
     {.name = "client|no-touch",
      .arity = 3,
@@ -1603,7 +1603,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.2.0",
      .summary = "Controls whether commands sent by the client affect the LRU/LFU of accessed keys.",
      .complexity = "O(1)",
-     .arguments = kArguments247,
+     .arguments = kArguments241,
      .flag_names = "noscript loading stale"},
     {.name = "client|pause",
      .arity = -3,
@@ -1612,7 +1612,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "3.0.0",
      .summary = "Suspends commands processing.",
      .complexity = "O(1)",
-     .arguments = kArguments241,
+     .arguments = kArguments257,
      .history = "6.2.0:`CLIENT PAUSE WRITE` mode added along with the `mode` option.",
      .flag_names = "admin noscript loading stale"},
     {.name = "client|reply",
@@ -1622,7 +1622,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "3.2.0",
      .summary = "Instructs the server whether to reply to commands.",
      .complexity = "O(1)",
-     .arguments = kArguments257,
+     .arguments = kArguments251,
      .flag_names = "noscript loading stale"},
     {.name = "client|setinfo",
      .arity = 4,
@@ -1631,7 +1631,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.2.0",
      .summary = "Sets information specific to the client or connection.",
      .complexity = "O(1)",
-     .arguments = kArguments259,
+     .arguments = kArguments244,
      .tips = "request_policy:all_nodes,response_policy:all_succeeded",
      .flag_names = "noscript loading stale"},
     {.name = "client|setname",
@@ -1641,7 +1641,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.6.9",
      .summary = "Sets the connection name.",
      .complexity = "O(1)",
-     .arguments = kArguments249,
+     .arguments = kArguments242,
      .tips = "request_policy:all_nodes,response_policy:all_succeeded",
      .flag_names = "noscript loading stale"},
     {.name = "client|tracking",
@@ -1651,7 +1651,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "6.0.0",
      .summary = "Controls server-assisted client-side caching for the connection.",
      .complexity = "O(1). Some options may introduce additional complexity.",
-     .arguments = kArguments248,
+     .arguments = kArguments249,
      .flag_names = "noscript loading stale"},
     {.name = "client|trackinginfo",
      .arity = 2,
@@ -1668,7 +1668,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "5.0.0",
      .summary = "Unblocks a client blocked by a blocking command from a different connection.",
      .complexity = "O(log N) where N is the number of client connections",
-     .arguments = kArguments243,
+     .arguments = kArguments259,
      .flag_names = "admin noscript loading stale"},
     {.name = "client|unpause",
      .arity = 2,
@@ -1712,7 +1712,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.8.13",
      .summary = "Extracts the key names from an arbitrary command.",
      .complexity = "O(N) where N is the number of arguments to the command",
-     .arguments = kArguments267,
+     .arguments = kArguments269,
      .flag_names = "loading stale"},
     {.name = "command|getkeysandflags",
      .arity = -3,
@@ -1721,7 +1721,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.0.0",
      .summary = "Extracts the key names and access flags for an arbitrary command.",
      .complexity = "O(N) where N is the number of arguments to the command",
-     .arguments = kArguments267,
+     .arguments = kArguments269,
      .flag_names = "loading stale"},
     {.name = "command|help",
      .arity = 2,
@@ -1749,7 +1749,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.0.0",
      .summary = "Returns a list of command names.",
      .complexity = "O(N) where N is the total number of Redis commands",
-     .arguments = kArguments269,
+     .arguments = kArguments268,
      .tips = "nondeterministic_output_order",
      .flag_names = "loading stale"},
     {.name = "config",
@@ -1766,7 +1766,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.0.0",
      .summary = "Returns the effective values of configuration parameters.",
      .complexity = "O(N) when N is the number of configuration parameters provided",
-     .arguments = kArguments273,
+     .arguments = kArguments271,
      .history = "7.0.0:Added the ability to pass multiple pattern parameters in one call",
      .flag_names = "admin noscript loading stale"},
     {.name = "config|help",
@@ -1802,7 +1802,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.0.0",
      .summary = "Sets configuration parameters in-flight.",
      .complexity = "O(N) when N is the number of configuration parameters provided",
-     .arguments = kArguments272,
+     .arguments = kArguments273,
      .tips = "request_policy:all_nodes,response_policy:all_succeeded",
      .history = "7.0.0:Added the ability to set multiple parameters in one call.",
      .flag_names = "admin noscript loading stale"},
@@ -1814,9 +1814,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "6.2.0",
      .summary = "Copies the value of a key to a new key.",
      .complexity = "O(N) worst case for collections, where N is the number of nested items. O(1) for string values.",
-     .arguments = kArguments58,
+     .arguments = kArguments70,
      .flag_names = "write denyoom",
-     .key_specs = kKeySpecs59},
+     .key_specs = kKeySpecs71},
     {.name = "dbsize",
      .arity = 1,
      .categories = "keyspace,read,fast",
@@ -1868,7 +1868,7 @@ constexpr CommandSpec kFacts[] = {
      .arguments = kArguments15,
      .tips = "request_policy:multi_shard,response_policy:agg_sum",
      .flag_names = "write",
-     .key_specs = kKeySpecs60},
+     .key_specs = kKeySpecs72},
     {.name = "discard",
      .arity = 1,
      .categories = "fast,transaction",
@@ -1918,7 +1918,7 @@ constexpr CommandSpec kFacts[] = {
      .tips = "request_policy:multi_shard,response_policy:agg_sum",
      .history = "3.0.3:Accepts multiple `key` arguments.",
      .flag_names = "readonly fast",
-     .key_specs = kKeySpecs61},
+     .key_specs = kKeySpecs73},
     {.name = "expire",
      .arity = -3,
      .keys = {1, 1, 1, 0},
@@ -1927,7 +1927,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Sets the expiration time of a key in seconds.",
      .complexity = "O(1)",
-     .arguments = kArguments63,
+     .arguments = kArguments75,
      .history = "7.0.0:Added options: `NX`, `XX`, `GT` and `LT`.",
      .flag_names = "write fast",
      .key_specs = kKeySpecs29},
@@ -1939,7 +1939,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.2.0",
      .summary = "Sets the expiration time of a key to a Unix timestamp.",
      .complexity = "O(1)",
-     .arguments = kArguments64,
+     .arguments = kArguments76,
      .history = "7.0.0:Added options: `NX`, `XX`, `GT` and `LT`.",
      .flag_names = "write fast",
      .key_specs = kKeySpecs29},
@@ -2104,7 +2104,7 @@ constexpr CommandSpec kFacts[] = {
      .arguments = kArguments219,
      .history = "7.0.0:Added support for uppercase unit names.",
      .flag_names = "write denyoom",
-     .key_specs = kKeySpecs130},
+     .key_specs = kKeySpecs138},
     {.name = "get",
      .arity = 2,
      .keys = {1, 1, 1, 0},
@@ -2182,10 +2182,10 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.0.0",
      .summary = "Deletes one or more fields and their values from a hash. Deletes the hash if no fields remain.",
      .complexity = "O(N) where N is the number of fields to be removed.",
-     .arguments = kArguments77,
+     .arguments = kArguments89,
      .history = "2.4.0:Accepts multiple `field` arguments.",
      .flag_names = "write fast",
-     .key_specs = kKeySpecs78},
+     .key_specs = kKeySpecs62},
     {.name = "hello",
      .arity = -1,
      .categories = "fast,connection",
@@ -2204,7 +2204,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.0.0",
      .summary = "Determines whether a field exists in a hash.",
      .complexity = "O(1)",
-     .arguments = kArguments79,
+     .arguments = kArguments90,
      .flag_names = "readonly fast",
      .key_specs = kKeySpecs30},
     {.name = "hexpire",
@@ -2215,7 +2215,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.4.0",
      .summary = "Set expiry for hash field using relative time to expire (seconds)",
      .complexity = "O(N) where N is the number of specified fields",
-     .arguments = kArguments81,
+     .arguments = kArguments92,
      .flag_names = "write fast",
      .key_specs = kKeySpecs29},
     {.name = "hexpireat",
@@ -2226,7 +2226,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.4.0",
      .summary = "Set expiry for hash field using an absolute Unix timestamp (seconds)",
      .complexity = "O(N) where N is the number of specified fields",
-     .arguments = kArguments82,
+     .arguments = kArguments93,
      .flag_names = "write fast",
      .key_specs = kKeySpecs29},
     {.name = "hexpiretime",
@@ -2237,7 +2237,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.4.0",
      .summary = "Returns the expiration time of a hash field as a Unix timestamp, in seconds.",
      .complexity = "O(N) where N is the number of specified fields",
-     .arguments = kArguments83,
+     .arguments = kArguments94,
      .flag_names = "readonly fast",
      .key_specs = kKeySpecs5},
     {.name = "hget",
@@ -2248,7 +2248,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.0.0",
      .summary = "Returns the value of a field in a hash.",
      .complexity = "O(1)",
-     .arguments = kArguments79,
+     .arguments = kArguments90,
      .flag_names = "readonly fast",
      .key_specs = kKeySpecs5},
     {.name = "hgetall",
@@ -2271,7 +2271,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "8.0.0",
      .summary = "Returns the value of a field and deletes it from the hash.",
      .complexity = "O(N) where N is the number of specified fields",
-     .arguments = kArguments83,
+     .arguments = kArguments94,
      .flag_names = "write fast",
      .key_specs = kKeySpecs6},
     {.name = "hgetex",
@@ -2282,7 +2282,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "8.0.0",
      .summary = "Get the value of one or more fields of a given hash key, and optionally set their expiration.",
      .complexity = "O(N) where N is the number of specified fields",
-     .arguments = kArguments84,
+     .arguments = kArguments95,
      .flag_names = "write fast",
      .key_specs = kKeySpecs9},
     {.name = "hincrby",
@@ -2293,7 +2293,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.0.0",
      .summary = "Increments the integer value of a field in a hash by a number. Uses 0 as initial value if the field doesn't exist.",
      .complexity = "O(1)",
-     .arguments = kArguments85,
+     .arguments = kArguments96,
      .flag_names = "write denyoom fast",
      .key_specs = kKeySpecs3},
     {.name = "hincrbyfloat",
@@ -2304,7 +2304,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.6.0",
      .summary = "Increments the floating point value of a field by a number. Uses 0 as initial value if the field doesn't exist.",
      .complexity = "O(1)",
-     .arguments = kArguments86,
+     .arguments = kArguments97,
      .flag_names = "write denyoom fast",
      .key_specs = kKeySpecs3},
     {.name = "hkeys",
@@ -2338,7 +2338,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.0.0",
      .summary = "Returns the values of all fields in a hash.",
      .complexity = "O(N) where N is the number of fields being requested.",
-     .arguments = kArguments77,
+     .arguments = kArguments89,
      .flag_names = "readonly fast",
      .key_specs = kKeySpecs5},
     {.name = "hmset",
@@ -2349,7 +2349,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.0.0",
      .summary = "Sets the values of multiple fields.",
      .complexity = "O(N) where N is the number of fields being set.",
-     .arguments = kArguments88,
+     .arguments = kArguments99,
      .flag_names = "write denyoom fast",
      .key_specs = kKeySpecs29,
      .deprecated_since = "4.0.0",
@@ -2363,7 +2363,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.4.0",
      .summary = "Removes the expiration time for each specified field",
      .complexity = "O(N) where N is the number of specified fields",
-     .arguments = kArguments83,
+     .arguments = kArguments94,
      .flag_names = "write fast",
      .key_specs = kKeySpecs29},
     {.name = "hpexpire",
@@ -2374,7 +2374,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.4.0",
      .summary = "Set expiry for hash field using relative time to expire (milliseconds)",
      .complexity = "O(N) where N is the number of specified fields",
-     .arguments = kArguments89,
+     .arguments = kArguments100,
      .flag_names = "write fast",
      .key_specs = kKeySpecs29},
     {.name = "hpexpireat",
@@ -2385,7 +2385,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.4.0",
      .summary = "Set expiry for hash field using an absolute Unix timestamp (milliseconds)",
      .complexity = "O(N) where N is the number of specified fields",
-     .arguments = kArguments90,
+     .arguments = kArguments101,
      .flag_names = "write fast",
      .key_specs = kKeySpecs29},
     {.name = "hpexpiretime",
@@ -2396,7 +2396,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.4.0",
      .summary = "Returns the expiration time of a hash field as a Unix timestamp, in msec.",
      .complexity = "O(N) where N is the number of specified fields",
-     .arguments = kArguments83,
+     .arguments = kArguments94,
      .flag_names = "readonly fast",
      .key_specs = kKeySpecs5},
     {.name = "hpttl",
@@ -2407,7 +2407,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.4.0",
      .summary = "Returns the TTL in milliseconds of a hash field.",
      .complexity = "O(N) where N is the number of specified fields",
-     .arguments = kArguments83,
+     .arguments = kArguments94,
      .tips = "nondeterministic_output",
      .flag_names = "readonly fast",
      .key_specs = kKeySpecs5},
@@ -2419,7 +2419,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "6.2.0",
      .summary = "Returns one or more random fields from a hash.",
      .complexity = "O(N) where N is the number of fields returned",
-     .arguments = kArguments92,
+     .arguments = kArguments103,
      .tips = "nondeterministic_output",
      .flag_names = "readonly",
      .key_specs = kKeySpecs5},
@@ -2431,7 +2431,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.8.0",
      .summary = "Iterates over fields and values of a hash.",
      .complexity = "O(1) for every call. O(N) for a complete iteration, including enough command calls for the cursor to return back to 0. N is the number of elements inside the collection.",
-     .arguments = kArguments93,
+     .arguments = kArguments104,
      .tips = "nondeterministic_output",
      .flag_names = "readonly",
      .key_specs = kKeySpecs5},
@@ -2443,7 +2443,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.0.0",
      .summary = "Creates or modifies the value of a field in a hash.",
      .complexity = "O(1) for each field/value pair added, so O(N) to add N field/value pairs when the command is called with multiple field/value pairs.",
-     .arguments = kArguments88,
+     .arguments = kArguments99,
      .history = "4.0.0:Accepts multiple `field` and `value` arguments.",
      .flag_names = "write denyoom fast",
      .key_specs = kKeySpecs29},
@@ -2455,7 +2455,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "8.0.0",
      .summary = "Set the value of one or more fields of a given hash key, and optionally set their expiration.",
      .complexity = "O(N) where N is the number of fields being set.",
-     .arguments = kArguments97,
+     .arguments = kArguments108,
      .flag_names = "write denyoom fast",
      .key_specs = kKeySpecs29},
     {.name = "hsetnx",
@@ -2466,7 +2466,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.0.0",
      .summary = "Sets the value of a field in a hash only when the field doesn't exist.",
      .complexity = "O(1)",
-     .arguments = kArguments98,
+     .arguments = kArguments109,
      .flag_names = "write denyoom fast",
      .key_specs = kKeySpecs1},
     {.name = "hstrlen",
@@ -2477,7 +2477,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "3.2.0",
      .summary = "Returns the length of the value of a field.",
      .complexity = "O(1)",
-     .arguments = kArguments79,
+     .arguments = kArguments90,
      .flag_names = "readonly fast",
      .key_specs = kKeySpecs30},
     {.name = "httl",
@@ -2488,7 +2488,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.4.0",
      .summary = "Returns the TTL in seconds of a hash field.",
      .complexity = "O(N) where N is the number of specified fields",
-     .arguments = kArguments83,
+     .arguments = kArguments94,
      .tips = "nondeterministic_output",
      .flag_names = "readonly fast",
      .key_specs = kKeySpecs5},
@@ -2555,7 +2555,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Returns all key names that match a pattern.",
      .complexity = "O(N) with N being the number of keys in the database, under the assumption that the key names in the database and the given pattern have limited length.",
-     .arguments = kArguments65,
+     .arguments = kArguments77,
      .tips = "request_policy:all_shards,nondeterministic_output_order",
      .flag_names = "readonly"},
     {.name = "lastsave",
@@ -2590,7 +2590,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.8.13",
      .summary = "Returns a latency graph for an event.",
      .complexity = "O(1)",
-     .arguments = kArguments223,
+     .arguments = kArguments222,
      .tips = "nondeterministic_output,request_policy:all_nodes,response_policy:special",
      .flag_names = "admin noscript loading stale"},
     {.name = "latency|help",
@@ -2608,7 +2608,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.0.0",
      .summary = "Returns the cumulative distribution of latencies of a subset or all commands.",
      .complexity = "O(N) where N is the number of commands with latency information being retrieved.",
-     .arguments = kArguments221,
+     .arguments = kArguments223,
      .tips = "nondeterministic_output,request_policy:all_nodes,response_policy:special",
      .flag_names = "admin noscript loading stale"},
     {.name = "latency|history",
@@ -2618,7 +2618,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.8.13",
      .summary = "Returns timestamp-latency samples for an event.",
      .complexity = "O(1)",
-     .arguments = kArguments223,
+     .arguments = kArguments222,
      .tips = "nondeterministic_output,request_policy:all_nodes,response_policy:special",
      .flag_names = "admin noscript loading stale"},
     {.name = "latency|latest",
@@ -2637,7 +2637,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.8.13",
      .summary = "Resets the latency data for one or more events.",
      .complexity = "O(1)",
-     .arguments = kArguments222,
+     .arguments = kArguments221,
      .tips = "request_policy:all_nodes,response_policy:agg_sum",
      .flag_names = "admin noscript loading stale"},
     {.name = "lcs",
@@ -2659,7 +2659,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Returns an element from a list by its index.",
      .complexity = "O(N) where N is the number of elements to traverse to get to the element at index. This makes asking for the first or the last element of the list O(1).",
-     .arguments = kArguments143,
+     .arguments = kArguments148,
      .flag_names = "readonly",
      .key_specs = kKeySpecs5},
     {.name = "linsert",
@@ -2670,7 +2670,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.2.0",
      .summary = "Inserts an element before or after another element in a list.",
      .complexity = "O(N) where N is the number of elements to traverse before seeing the value pivot. This means that inserting somewhere on the left end on the list (head) can be considered O(1) and inserting somewhere on the right end (tail) is O(N).",
-     .arguments = kArguments145,
+     .arguments = kArguments150,
      .flag_names = "write denyoom",
      .key_specs = kKeySpecs1},
     {.name = "llen",
@@ -2692,9 +2692,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "6.2.0",
      .summary = "Returns an element after popping it from one list and pushing it to another. Deletes the list if the last element was moved.",
      .complexity = "O(1)",
-     .arguments = kArguments146,
+     .arguments = kArguments151,
      .flag_names = "write denyoom",
-     .key_specs = kKeySpecs140},
+     .key_specs = kKeySpecs59},
     {.name = "lmpop",
      .arity = -4,
      .categories = "write,list,slow",
@@ -2702,9 +2702,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.0.0",
      .summary = "Returns multiple elements from a list after removing them. Deletes the list if the last element was popped.",
      .complexity = "O(N+M) where N is the number of provided keys and M is the number of elements returned.",
-     .arguments = kArguments147,
+     .arguments = kArguments152,
      .flag_names = "write movablekeys",
-     .key_specs = kKeySpecs119},
+     .key_specs = kKeySpecs128},
     {.name = "lpop",
      .arity = -2,
      .keys = {1, 1, 1, 0},
@@ -2713,7 +2713,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Returns the first elements in a list after removing it. Deletes the list if the last element was popped.",
      .complexity = "O(N) where N is the number of elements returned",
-     .arguments = kArguments148,
+     .arguments = kArguments153,
      .history = "6.2.0:Added the `count` argument.",
      .flag_names = "write fast",
      .key_specs = kKeySpecs6},
@@ -2725,7 +2725,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "6.0.6",
      .summary = "Returns the index of matching elements in a list.",
      .complexity = "O(N) where N is the number of elements in the list, for the average case. When searching for elements near the head or the tail of the list, or when the MAXLEN option is provided, the command may run in constant time.",
-     .arguments = kArguments149,
+     .arguments = kArguments154,
      .flag_names = "readonly",
      .key_specs = kKeySpecs5},
     {.name = "lpush",
@@ -2736,7 +2736,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Prepends one or more elements to a list. Creates the key if it doesn't exist.",
      .complexity = "O(1) for each element added, so O(N) to add N elements when the command is called with multiple arguments.",
-     .arguments = kArguments150,
+     .arguments = kArguments155,
      .history = "2.4.0:Accepts multiple `element` arguments.",
      .flag_names = "write denyoom fast",
      .key_specs = kKeySpecs1},
@@ -2748,7 +2748,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.2.0",
      .summary = "Prepends one or more elements to a list only when the list exists.",
      .complexity = "O(1) for each element added, so O(N) to add N elements when the command is called with multiple arguments.",
-     .arguments = kArguments150,
+     .arguments = kArguments155,
      .history = "4.0.0:Accepts multiple `element` arguments.",
      .flag_names = "write denyoom fast",
      .key_specs = kKeySpecs1},
@@ -2760,7 +2760,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Returns a range of elements from a list.",
      .complexity = "O(S+N) where S is the distance of start offset from HEAD for small lists, from nearest end (HEAD or TAIL) for large lists; and N is the number of elements in the specified range.",
-     .arguments = kArguments132,
+     .arguments = kArguments140,
      .flag_names = "readonly",
      .key_specs = kKeySpecs5},
     {.name = "lrem",
@@ -2771,9 +2771,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Removes elements from a list. Deletes the list if the last element was removed.",
      .complexity = "O(N+M) where N is the length of the list and M is the number of elements removed.",
-     .arguments = kArguments151,
+     .arguments = kArguments156,
      .flag_names = "write",
-     .key_specs = kKeySpecs78},
+     .key_specs = kKeySpecs62},
     {.name = "lset",
      .arity = 4,
      .keys = {1, 1, 1, 0},
@@ -2782,7 +2782,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Sets the value of an element in a list by its index.",
      .complexity = "O(N) where N is the length of the list. Setting either the first or the last element of the list is O(1).",
-     .arguments = kArguments152,
+     .arguments = kArguments157,
      .flag_names = "write denyoom",
      .key_specs = kKeySpecs29},
     {.name = "ltrim",
@@ -2793,9 +2793,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Removes elements from both ends a list. Deletes the list if all elements were trimmed.",
      .complexity = "O(N) where N is the number of elements to be removed by the operation.",
-     .arguments = kArguments132,
+     .arguments = kArguments140,
      .flag_names = "write",
-     .key_specs = kKeySpecs78},
+     .key_specs = kKeySpecs62},
     {.name = "memory",
      .arity = -2,
      .categories = "slow",
@@ -2853,7 +2853,7 @@ constexpr CommandSpec kFacts[] = {
      .complexity = "O(N) where N is the number of samples.",
      .arguments = kArguments277,
      .flag_names = "readonly",
-     .key_specs = kKeySpecs67},
+     .key_specs = kKeySpecs79},
     {.name = "mget",
      .arity = -2,
      .keys = {1, -1, 1, 0},
@@ -2881,7 +2881,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Moves a key to another database.",
      .complexity = "O(1)",
-     .arguments = kArguments66,
+     .arguments = kArguments78,
      .flag_names = "write fast",
      .key_specs = kKeySpecs3},
     {.name = "mset",
@@ -2933,7 +2933,7 @@ constexpr CommandSpec kFacts[] = {
      .arguments = kArguments2,
      .tips = "nondeterministic_output",
      .flag_names = "readonly",
-     .key_specs = kKeySpecs67},
+     .key_specs = kKeySpecs79},
     {.name = "object|freq",
      .arity = 3,
      .keys = {2, 2, 1, 0},
@@ -2945,7 +2945,7 @@ constexpr CommandSpec kFacts[] = {
      .arguments = kArguments2,
      .tips = "nondeterministic_output",
      .flag_names = "readonly",
-     .key_specs = kKeySpecs67},
+     .key_specs = kKeySpecs79},
     {.name = "object|help",
      .arity = 2,
      .categories = "keyspace,slow",
@@ -2965,7 +2965,7 @@ constexpr CommandSpec kFacts[] = {
      .arguments = kArguments2,
      .tips = "nondeterministic_output",
      .flag_names = "readonly",
-     .key_specs = kKeySpecs67},
+     .key_specs = kKeySpecs79},
     {.name = "object|refcount",
      .arity = 3,
      .keys = {2, 2, 1, 0},
@@ -2977,7 +2977,7 @@ constexpr CommandSpec kFacts[] = {
      .arguments = kArguments2,
      .tips = "nondeterministic_output",
      .flag_names = "readonly",
-     .key_specs = kKeySpecs67},
+     .key_specs = kKeySpecs79},
     {.name = "persist",
      .arity = 2,
      .keys = {1, 1, 1, 0},
@@ -2997,7 +2997,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.6.0",
      .summary = "Sets the expiration time of a key in milliseconds.",
      .complexity = "O(1)",
-     .arguments = kArguments68,
+     .arguments = kArguments80,
      .history = "7.0.0:Added options: `NX`, `XX`, `GT` and `LT`.",
      .flag_names = "write fast",
      .key_specs = kKeySpecs29},
@@ -3009,7 +3009,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.6.0",
      .summary = "Sets the expiration time of a key to a Unix milliseconds timestamp.",
      .complexity = "O(1)",
-     .arguments = kArguments69,
+     .arguments = kArguments81,
      .history = "7.0.0:Added options: `NX`, `XX`, `GT` and `LT`.",
      .flag_names = "write fast",
      .key_specs = kKeySpecs29},
@@ -3032,7 +3032,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.8.9",
      .summary = "Adds elements to a HyperLogLog key. Creates the key if it doesn't exist.",
      .complexity = "O(1) to add every element.",
-     .arguments = kArguments52,
+     .arguments = kArguments64,
      .flag_names = "write denyoom fast",
      .key_specs = kKeySpecs1},
     {.name = "pfcount",
@@ -3045,7 +3045,7 @@ constexpr CommandSpec kFacts[] = {
      .complexity = "O(1) with a very small average constant time when called with a single key. O(N) with N being the number of keys, and much bigger constant times, when called with multiple keys.",
      .arguments = kArguments15,
      .flag_names = "readonly",
-     .key_specs = kKeySpecs53},
+     .key_specs = kKeySpecs65},
     {.name = "pfdebug",
      .arity = 3,
      .keys = {2, 2, 1, 0},
@@ -3054,9 +3054,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.8.9",
      .summary = "Internal commands for debugging HyperLogLog values.",
      .complexity = "N/A",
-     .arguments = kArguments54,
+     .arguments = kArguments66,
      .flag_names = "write denyoom admin",
-     .key_specs = kKeySpecs55,
+     .key_specs = kKeySpecs67,
      .doc_flags = "syscmd"},
     {.name = "pfmerge",
      .arity = -2,
@@ -3066,9 +3066,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.8.9",
      .summary = "Merges one or more HyperLogLog values into a single key.",
      .complexity = "O(N) to merge N HyperLogLogs, but with high constant times.",
-     .arguments = kArguments56,
+     .arguments = kArguments68,
      .flag_names = "write denyoom",
-     .key_specs = kKeySpecs57},
+     .key_specs = kKeySpecs69},
     {.name = "pfselftest",
      .arity = 1,
      .categories = "hyperloglog,admin,slow,dangerous",
@@ -3172,7 +3172,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.8.0",
      .summary = "Returns a count of subscribers to channels.",
      .complexity = "O(N) for the NUMSUB subcommand, where N is the number of requested channels",
-     .arguments = kArguments230,
+     .arguments = kArguments232,
      .flag_names = "pubsub loading stale"},
     {.name = "pubsub|shardchannels",
      .arity = -2,
@@ -3190,7 +3190,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.0.0",
      .summary = "Returns the count of subscribers of shard channels.",
      .complexity = "O(N) for the SHARDNUMSUB subcommand, where N is the number of requested shard channels",
-     .arguments = kArguments232,
+     .arguments = kArguments230,
      .flag_names = "pubsub loading stale"},
     {.name = "punsubscribe",
      .arity = -1,
@@ -3229,9 +3229,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Renames a key and overwrites the destination.",
      .complexity = "O(1)",
-     .arguments = kArguments70,
+     .arguments = kArguments82,
      .flag_names = "write",
-     .key_specs = kKeySpecs71},
+     .key_specs = kKeySpecs83},
     {.name = "renamenx",
      .arity = 3,
      .keys = {1, 2, 1, 0},
@@ -3240,10 +3240,10 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Renames a key only when the target key name doesn't exist.",
      .complexity = "O(1)",
-     .arguments = kArguments70,
+     .arguments = kArguments82,
      .history = "3.2.0:The command no longer returns an error when source and destination names are the same.",
      .flag_names = "write fast",
-     .key_specs = kKeySpecs72},
+     .key_specs = kKeySpecs84},
     {.name = "reset",
      .arity = 1,
      .categories = "fast,connection",
@@ -3260,7 +3260,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.6.0",
      .summary = "Creates a key from the serialized representation of a value.",
      .complexity = "O(1) to create the new key and additional O(N*M) to reconstruct the serialized value, where N is the number of Redis objects composing the value and M their average size. For small string values the time complexity is thus O(1)+O(1*M) where M is small, so simply O(1). However for sorted set values the complexity is O(N*M*log(N)) because inserting values into sorted sets is O(log(N)).",
-     .arguments = kArguments73,
+     .arguments = kArguments85,
      .history = "3.0.0:Added the `REPLACE` modifier.\n5.0.0:Added the `ABSTTL` modifier.\n5.0.0:Added the `IDLETIME` and `FREQ` options.",
      .flag_names = "write denyoom",
      .key_specs = kKeySpecs21},
@@ -3280,7 +3280,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Returns and removes the last elements of a list. Deletes the list if the last element was popped.",
      .complexity = "O(N) where N is the number of elements returned",
-     .arguments = kArguments148,
+     .arguments = kArguments153,
      .history = "6.2.0:Added the `count` argument.",
      .flag_names = "write fast",
      .key_specs = kKeySpecs6},
@@ -3292,9 +3292,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.2.0",
      .summary = "Returns the last element of a list after removing and pushing it to another list. Deletes the list if the last element was popped.",
      .complexity = "O(1)",
-     .arguments = kArguments153,
+     .arguments = kArguments158,
      .flag_names = "write denyoom",
-     .key_specs = kKeySpecs140,
+     .key_specs = kKeySpecs59,
      .deprecated_since = "6.2.0",
      .replaced_by = "`LMOVE` with the `RIGHT` and `LEFT` arguments",
      .doc_flags = "deprecated"},
@@ -3306,7 +3306,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Appends one or more elements to a list. Creates the key if it doesn't exist.",
      .complexity = "O(1) for each element added, so O(N) to add N elements when the command is called with multiple arguments.",
-     .arguments = kArguments150,
+     .arguments = kArguments155,
      .history = "2.4.0:Accepts multiple `element` arguments.",
      .flag_names = "write denyoom fast",
      .key_specs = kKeySpecs1},
@@ -3318,7 +3318,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.2.0",
      .summary = "Appends an element to a list only when the list exists.",
      .complexity = "O(1) for each element added, so O(N) to add N elements when the command is called with multiple arguments.",
-     .arguments = kArguments150,
+     .arguments = kArguments155,
      .history = "4.0.0:Accepts multiple `element` arguments.",
      .flag_names = "write denyoom fast",
      .key_specs = kKeySpecs1},
@@ -3330,7 +3330,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Adds one or more members to a set. Creates the key if it doesn't exist.",
      .complexity = "O(1) for each element added, so O(N) to add N elements when the command is called with multiple arguments.",
-     .arguments = kArguments120,
+     .arguments = kArguments52,
      .history = "2.4.0:Accepts multiple `member` arguments.",
      .flag_names = "write denyoom fast",
      .key_specs = kKeySpecs1},
@@ -3349,7 +3349,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.8.0",
      .summary = "Iterates over the key names in the database.",
      .complexity = "O(1) for every call. O(N) for a complete iteration, including enough command calls for the cursor to return back to 0. N is the number of elements inside the collection.",
-     .arguments = kArguments74,
+     .arguments = kArguments86,
      .tips = "nondeterministic_output,request_policy:special,response_policy:special",
      .history = "6.0.0:Added the `TYPE` subcommand.",
      .flag_names = "readonly"},
@@ -3384,9 +3384,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Stores the difference of multiple sets in a key.",
      .complexity = "O(N) where N is the total number of elements in all given sets.",
-     .arguments = kArguments154,
+     .arguments = kArguments53,
      .flag_names = "write denyoom",
-     .key_specs = kKeySpecs155},
+     .key_specs = kKeySpecs54},
     {.name = "select",
      .arity = 2,
      .categories = "fast,connection",
@@ -3487,9 +3487,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.0.0",
      .summary = "Returns the number of members of the intersect of multiple sets.",
      .complexity = "O(N*M) worst case where N is the cardinality of the smallest set and M is the number of sets.",
-     .arguments = kArguments115,
+     .arguments = kArguments55,
      .flag_names = "readonly movablekeys",
-     .key_specs = kKeySpecs109},
+     .key_specs = kKeySpecs56},
     {.name = "sinterstore",
      .arity = -3,
      .keys = {1, -1, 1, 0},
@@ -3498,9 +3498,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Stores the intersect of multiple sets in a key.",
      .complexity = "O(N*M) worst case where N is the cardinality of the smallest set and M is the number of sets.",
-     .arguments = kArguments154,
+     .arguments = kArguments53,
      .flag_names = "write denyoom",
-     .key_specs = kKeySpecs155},
+     .key_specs = kKeySpecs54},
     {.name = "sismember",
      .arity = 3,
      .keys = {1, 1, 1, 0},
@@ -3509,7 +3509,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Determines whether a member belongs to a set.",
      .complexity = "O(1)",
-     .arguments = kArguments137,
+     .arguments = kArguments57,
      .flag_names = "readonly fast",
      .key_specs = kKeySpecs30},
     {.name = "slowlog",
@@ -3576,7 +3576,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "6.2.0",
      .summary = "Determines whether multiple members belong to a set.",
      .complexity = "O(N) where N is the number of elements being checked for membership",
-     .arguments = kArguments120,
+     .arguments = kArguments52,
      .flag_names = "readonly fast",
      .key_specs = kKeySpecs5},
     {.name = "smove",
@@ -3587,9 +3587,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Moves a member from one set to another.",
      .complexity = "O(1)",
-     .arguments = kArguments156,
+     .arguments = kArguments58,
      .flag_names = "write fast",
-     .key_specs = kKeySpecs140},
+     .key_specs = kKeySpecs59},
     {.name = "sort",
      .arity = -2,
      .keys = {1, 1, 1, 0},
@@ -3620,7 +3620,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Returns one or more random members from a set after removing them. Deletes the set if the last member was popped.",
      .complexity = "Without the count argument O(1), otherwise O(N) where N is the value of the passed count.",
-     .arguments = kArguments157,
+     .arguments = kArguments60,
      .tips = "nondeterministic_output",
      .history = "3.2.0:Added the `count` argument.",
      .flag_names = "write fast",
@@ -3644,7 +3644,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Get one or multiple random members from a set",
      .complexity = "Without the count argument O(1), otherwise O(N) where N is the absolute value of the passed count.",
-     .arguments = kArguments158,
+     .arguments = kArguments61,
      .tips = "nondeterministic_output",
      .history = "2.6.0:Added the optional `count` argument.",
      .flag_names = "readonly",
@@ -3657,10 +3657,10 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Removes one or more members from a set. Deletes the set if the last member was removed.",
      .complexity = "O(N) where N is the number of members to be removed.",
-     .arguments = kArguments120,
+     .arguments = kArguments52,
      .history = "2.4.0:Accepts multiple `member` arguments.",
      .flag_names = "write fast",
-     .key_specs = kKeySpecs78},
+     .key_specs = kKeySpecs62},
     {.name = "sscan",
      .arity = -3,
      .keys = {1, 1, 1, 0},
@@ -3669,7 +3669,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.8.0",
      .summary = "Iterates over members of a set.",
      .complexity = "O(1) for every call. O(N) for a complete iteration, including enough command calls for the cursor to return back to 0. N is the number of elements inside the collection.",
-     .arguments = kArguments136,
+     .arguments = kArguments63,
      .tips = "nondeterministic_output",
      .flag_names = "readonly",
      .key_specs = kKeySpecs5},
@@ -3738,9 +3738,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Stores the union of multiple sets in a key.",
      .complexity = "O(N) where N is the total number of elements in all given sets.",
-     .arguments = kArguments154,
+     .arguments = kArguments53,
      .flag_names = "write denyoom",
-     .key_specs = kKeySpecs155},
+     .key_specs = kKeySpecs54},
     {.name = "sunsubscribe",
      .arity = -1,
      .keys = {1, -1, 1, 0},
@@ -3749,7 +3749,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.0.0",
      .summary = "Stops listening to messages posted to shard channels.",
      .complexity = "O(N) where N is the number of shard channels to unsubscribe.",
-     .arguments = kArguments232,
+     .arguments = kArguments230,
      .flag_names = "pubsub noscript loading stale",
      .key_specs = kKeySpecs237},
     {.name = "swapdb",
@@ -3781,7 +3781,7 @@ constexpr CommandSpec kFacts[] = {
      .arguments = kArguments15,
      .tips = "request_policy:multi_shard,response_policy:agg_sum",
      .flag_names = "readonly fast",
-     .key_specs = kKeySpecs61},
+     .key_specs = kKeySpecs73},
     {.name = "ttl",
      .arity = 2,
      .keys = {1, 1, 1, 0},
@@ -3817,7 +3817,7 @@ constexpr CommandSpec kFacts[] = {
      .arguments = kArguments15,
      .tips = "request_policy:multi_shard,response_policy:agg_sum",
      .flag_names = "write fast",
-     .key_specs = kKeySpecs60},
+     .key_specs = kKeySpecs72},
     {.name = "unsubscribe",
      .arity = -1,
      .categories = "pubsub,slow",
@@ -3825,7 +3825,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.0.0",
      .summary = "Stops listening to messages posted to channels.",
      .complexity = "O(N) where N is the number of channels to unsubscribe.",
-     .arguments = kArguments230,
+     .arguments = kArguments232,
      .flag_names = "pubsub noscript loading stale"},
     {.name = "unwatch",
      .arity = 1,
@@ -3842,7 +3842,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "3.0.0",
      .summary = "Blocks until the asynchronous replication of all preceding write commands sent by the connection is completed.",
      .complexity = "O(1)",
-     .arguments = kArguments75,
+     .arguments = kArguments87,
      .tips = "request_policy:all_shards,response_policy:agg_min",
      .flag_names = "blocking"},
     {.name = "waitaof",
@@ -3852,7 +3852,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.2.0",
      .summary = "Blocks until all of the preceding write commands sent by the connection are written to the append-only file of the master and/or replicas.",
      .complexity = "O(1)",
-     .arguments = kArguments76,
+     .arguments = kArguments88,
      .tips = "request_policy:all_shards,response_policy:agg_min",
      .flag_names = "blocking"},
     {.name = "watch",
@@ -3865,7 +3865,7 @@ constexpr CommandSpec kFacts[] = {
      .complexity = "O(1) for every key.",
      .arguments = kArguments15,
      .flag_names = "noscript loading stale fast allow_busy",
-     .key_specs = kKeySpecs61},
+     .key_specs = kKeySpecs73},
     {.name = "xack",
      .arity = -4,
      .keys = {1, 1, 1, 0},
@@ -3913,7 +3913,7 @@ constexpr CommandSpec kFacts[] = {
      .tips = "nondeterministic_output",
      .history = "7.0.0:Added an element to the reply array, containing deleted entries the command cleared from the PEL",
      .flag_names = "write fast",
-     .key_specs = kKeySpecs78},
+     .key_specs = kKeySpecs62},
     {.name = "xclaim",
      .arity = -6,
      .keys = {1, 1, 1, 0},
@@ -3936,7 +3936,7 @@ constexpr CommandSpec kFacts[] = {
      .complexity = "O(1) for each single item to delete in the stream, regardless of the stream size.",
      .arguments = kArguments172,
      .flag_names = "write fast",
-     .key_specs = kKeySpecs78},
+     .key_specs = kKeySpecs62},
     {.name = "xdelex",
      .arity = -5,
      .keys = {1, 1, 1, 0},
@@ -3947,7 +3947,7 @@ constexpr CommandSpec kFacts[] = {
      .complexity = "O(1) for each single item to delete in the stream, regardless of the stream size.",
      .arguments = kArguments173,
      .flag_names = "write fast",
-     .key_specs = kKeySpecs78},
+     .key_specs = kKeySpecs62},
     {.name = "xgroup",
      .arity = -2,
      .categories = "slow",
@@ -4163,7 +4163,7 @@ constexpr CommandSpec kFacts[] = {
      .tips = "nondeterministic_output",
      .history = "6.2.0:Added the `MINID` trimming strategy and the `LIMIT` option.\n8.2.0:Added the `KEEPREF`, `DELREF` and `ACKED` options.",
      .flag_names = "write",
-     .key_specs = kKeySpecs78},
+     .key_specs = kKeySpecs62},
     {.name = "zadd",
      .arity = -4,
      .keys = {1, 1, 1, 0},
@@ -4172,7 +4172,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.2.0",
      .summary = "Adds one or more members to a sorted set, or updates their scores. Creates the key if it doesn't exist.",
      .complexity = "O(log(N)) for each item added, where N is the number of elements in the sorted set.",
-     .arguments = kArguments106,
+     .arguments = kArguments117,
      .history = "2.4.0:Accepts multiple elements.\n3.0.2:Added the `XX`, `NX`, `CH` and `INCR` options.\n6.2.0:Added the `GT` and `LT` options.",
      .flag_names = "write denyoom fast",
      .key_specs = kKeySpecs29},
@@ -4195,7 +4195,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.0.0",
      .summary = "Returns the count of members in a sorted set that have scores within a range.",
      .complexity = "O(log(N)) with N being the number of elements in the sorted set.",
-     .arguments = kArguments107,
+     .arguments = kArguments118,
      .flag_names = "readonly fast",
      .key_specs = kKeySpecs5},
     {.name = "zdiff",
@@ -4205,9 +4205,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "6.2.0",
      .summary = "Returns the difference between multiple sorted sets.",
      .complexity = "O(L + (N-K)log(N)) worst case where L is the total number of elements in all the sets, N is the size of the first set, and K is the size of the result set.",
-     .arguments = kArguments108,
+     .arguments = kArguments119,
      .flag_names = "readonly movablekeys",
-     .key_specs = kKeySpecs109},
+     .key_specs = kKeySpecs56},
     {.name = "zdiffstore",
      .arity = -4,
      .keys = {1, 1, 1, 0},
@@ -4216,9 +4216,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "6.2.0",
      .summary = "Stores the difference of multiple sorted sets in a key.",
      .complexity = "O(L + (N-K)log(N)) worst case where L is the total number of elements in all the sets, N is the size of the first set, and K is the size of the result set.",
-     .arguments = kArguments110,
+     .arguments = kArguments120,
      .flag_names = "write denyoom movablekeys",
-     .key_specs = kKeySpecs111},
+     .key_specs = kKeySpecs121},
     {.name = "zincrby",
      .arity = 4,
      .keys = {1, 1, 1, 0},
@@ -4227,7 +4227,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.2.0",
      .summary = "Increments the score of a member in a sorted set.",
      .complexity = "O(log(N)) where N is the number of elements in the sorted set.",
-     .arguments = kArguments112,
+     .arguments = kArguments122,
      .flag_names = "write denyoom fast",
      .key_specs = kKeySpecs3},
     {.name = "zinter",
@@ -4237,9 +4237,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "6.2.0",
      .summary = "Returns the intersect of multiple sorted sets.",
      .complexity = "O(N*K)+O(M*log(M)) worst case with N being the smallest input sorted set, K being the number of input sorted sets and M being the number of elements in the resulting sorted set.",
-     .arguments = kArguments114,
+     .arguments = kArguments124,
      .flag_names = "readonly movablekeys",
-     .key_specs = kKeySpecs109},
+     .key_specs = kKeySpecs56},
     {.name = "zintercard",
      .arity = -3,
      .categories = "read,sortedset,slow",
@@ -4247,9 +4247,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.0.0",
      .summary = "Returns the number of members of the intersect of multiple sorted sets.",
      .complexity = "O(N*K) worst case with N being the smallest input sorted set, K being the number of input sorted sets.",
-     .arguments = kArguments115,
+     .arguments = kArguments55,
      .flag_names = "readonly movablekeys",
-     .key_specs = kKeySpecs109},
+     .key_specs = kKeySpecs56},
     {.name = "zinterstore",
      .arity = -4,
      .keys = {1, 1, 1, 0},
@@ -4258,9 +4258,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.0.0",
      .summary = "Stores the intersect of multiple sorted sets in a key.",
      .complexity = "O(N*K)+O(M*log(M)) worst case with N being the smallest input sorted set, K being the number of input sorted sets and M being the number of elements in the resulting sorted set.",
-     .arguments = kArguments116,
+     .arguments = kArguments125,
      .flag_names = "write denyoom movablekeys",
-     .key_specs = kKeySpecs111},
+     .key_specs = kKeySpecs121},
     {.name = "zlexcount",
      .arity = 4,
      .keys = {1, 1, 1, 0},
@@ -4269,7 +4269,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.8.9",
      .summary = "Returns the number of members in a sorted set within a lexicographical range.",
      .complexity = "O(log(N)) with N being the number of elements in the sorted set.",
-     .arguments = kArguments117,
+     .arguments = kArguments126,
      .flag_names = "readonly fast",
      .key_specs = kKeySpecs5},
     {.name = "zmpop",
@@ -4279,9 +4279,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.0.0",
      .summary = "Returns the highest- or lowest-scoring members from one or more sorted sets after removing them. Deletes the sorted set if the last member was popped.",
      .complexity = "O(K) + O(M*log(N)) where K is the number of provided keys, N being the number of elements in the sorted set, and M being the number of elements popped.",
-     .arguments = kArguments118,
+     .arguments = kArguments127,
      .flag_names = "write movablekeys",
-     .key_specs = kKeySpecs119},
+     .key_specs = kKeySpecs128},
     {.name = "zmscore",
      .arity = -3,
      .keys = {1, 1, 1, 0},
@@ -4290,7 +4290,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "6.2.0",
      .summary = "Returns the score of one or more members in a sorted set.",
      .complexity = "O(N) where N is the number of members being requested.",
-     .arguments = kArguments120,
+     .arguments = kArguments52,
      .flag_names = "readonly fast",
      .key_specs = kKeySpecs5},
     {.name = "zpopmax",
@@ -4301,7 +4301,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "5.0.0",
      .summary = "Returns the highest-scoring members from a sorted set after removing them. Deletes the sorted set if the last member was popped.",
      .complexity = "O(log(N)*M) with N being the number of elements in the sorted set, and M being the number of elements popped.",
-     .arguments = kArguments121,
+     .arguments = kArguments129,
      .flag_names = "write fast",
      .key_specs = kKeySpecs6},
     {.name = "zpopmin",
@@ -4312,7 +4312,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "5.0.0",
      .summary = "Returns the lowest-scoring members from a sorted set after removing them. Deletes the sorted set if the last member was popped.",
      .complexity = "O(log(N)*M) with N being the number of elements in the sorted set, and M being the number of elements popped.",
-     .arguments = kArguments121,
+     .arguments = kArguments129,
      .flag_names = "write fast",
      .key_specs = kKeySpecs6},
     {.name = "zrandmember",
@@ -4323,7 +4323,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "6.2.0",
      .summary = "Returns one or more random members from a sorted set.",
      .complexity = "O(N) where N is the number of members returned",
-     .arguments = kArguments123,
+     .arguments = kArguments131,
      .tips = "nondeterministic_output",
      .flag_names = "readonly",
      .key_specs = kKeySpecs5},
@@ -4335,7 +4335,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.2.0",
      .summary = "Returns members in a sorted set within a range of indexes.",
      .complexity = "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements returned.",
-     .arguments = kArguments126,
+     .arguments = kArguments134,
      .history = "6.2.0:Added the `REV`, `BYSCORE`, `BYLEX` and `LIMIT` options.",
      .flag_names = "readonly",
      .key_specs = kKeySpecs5},
@@ -4347,7 +4347,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.8.9",
      .summary = "Returns members in a sorted set within a lexicographical range.",
      .complexity = "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements being returned. If M is constant (e.g. always asking for the first 10 elements with LIMIT), you can consider it O(log(N)).",
-     .arguments = kArguments127,
+     .arguments = kArguments135,
      .flag_names = "readonly",
      .key_specs = kKeySpecs5,
      .deprecated_since = "6.2.0",
@@ -4361,7 +4361,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.5",
      .summary = "Returns members in a sorted set within a range of scores.",
      .complexity = "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements being returned. If M is constant (e.g. always asking for the first 10 elements with LIMIT), you can consider it O(log(N)).",
-     .arguments = kArguments128,
+     .arguments = kArguments136,
      .history = "2.0.0:Added the `WITHSCORES` modifier.",
      .flag_names = "readonly",
      .key_specs = kKeySpecs5,
@@ -4376,9 +4376,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "6.2.0",
      .summary = "Stores a range of members from sorted set in a key.",
      .complexity = "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements stored into the destination key.",
-     .arguments = kArguments129,
+     .arguments = kArguments137,
      .flag_names = "write denyoom",
-     .key_specs = kKeySpecs130},
+     .key_specs = kKeySpecs138},
     {.name = "zrank",
      .arity = -3,
      .keys = {1, 1, 1, 0},
@@ -4387,7 +4387,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.0.0",
      .summary = "Returns the index of a member in a sorted set ordered by ascending scores.",
      .complexity = "O(log(N))",
-     .arguments = kArguments131,
+     .arguments = kArguments139,
      .history = "7.2.0:Added the optional `WITHSCORE` argument.",
      .flag_names = "readonly fast",
      .key_specs = kKeySpecs5},
@@ -4399,10 +4399,10 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.2.0",
      .summary = "Removes one or more members from a sorted set. Deletes the sorted set if all members were removed.",
      .complexity = "O(M*log(N)) with N being the number of elements in the sorted set and M the number of elements to be removed.",
-     .arguments = kArguments120,
+     .arguments = kArguments52,
      .history = "2.4.0:Accepts multiple elements.",
      .flag_names = "write fast",
-     .key_specs = kKeySpecs78},
+     .key_specs = kKeySpecs62},
     {.name = "zremrangebylex",
      .arity = 4,
      .keys = {1, 1, 1, 0},
@@ -4411,9 +4411,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.8.9",
      .summary = "Removes members in a sorted set within a lexicographical range. Deletes the sorted set if all members were removed.",
      .complexity = "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements removed by the operation.",
-     .arguments = kArguments117,
+     .arguments = kArguments126,
      .flag_names = "write",
-     .key_specs = kKeySpecs78},
+     .key_specs = kKeySpecs62},
     {.name = "zremrangebyrank",
      .arity = 4,
      .keys = {1, 1, 1, 0},
@@ -4422,9 +4422,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.0.0",
      .summary = "Removes members in a sorted set within a range of indexes. Deletes the sorted set if all members were removed.",
      .complexity = "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements removed by the operation.",
-     .arguments = kArguments132,
+     .arguments = kArguments140,
      .flag_names = "write",
-     .key_specs = kKeySpecs78},
+     .key_specs = kKeySpecs62},
     {.name = "zremrangebyscore",
      .arity = 4,
      .keys = {1, 1, 1, 0},
@@ -4433,9 +4433,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.2.0",
      .summary = "Removes members in a sorted set within a range of scores. Deletes the sorted set if all members were removed.",
      .complexity = "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements removed by the operation.",
-     .arguments = kArguments107,
+     .arguments = kArguments118,
      .flag_names = "write",
-     .key_specs = kKeySpecs78},
+     .key_specs = kKeySpecs62},
     {.name = "zrevrange",
      .arity = -4,
      .keys = {1, 1, 1, 0},
@@ -4444,7 +4444,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.2.0",
      .summary = "Returns members in a sorted set within a range of indexes in reverse order.",
      .complexity = "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements returned.",
-     .arguments = kArguments133,
+     .arguments = kArguments141,
      .flag_names = "readonly",
      .key_specs = kKeySpecs5,
      .deprecated_since = "6.2.0",
@@ -4458,7 +4458,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.8.9",
      .summary = "Returns members in a sorted set within a lexicographical range in reverse order.",
      .complexity = "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements being returned. If M is constant (e.g. always asking for the first 10 elements with LIMIT), you can consider it O(log(N)).",
-     .arguments = kArguments134,
+     .arguments = kArguments142,
      .flag_names = "readonly",
      .key_specs = kKeySpecs5,
      .deprecated_since = "6.2.0",
@@ -4472,7 +4472,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.2.0",
      .summary = "Returns members in a sorted set within a range of scores in reverse order.",
      .complexity = "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements being returned. If M is constant (e.g. always asking for the first 10 elements with LIMIT), you can consider it O(log(N)).",
-     .arguments = kArguments135,
+     .arguments = kArguments143,
      .history = "2.1.6:`min` and `max` can be exclusive.",
      .flag_names = "readonly",
      .key_specs = kKeySpecs5,
@@ -4487,7 +4487,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.0.0",
      .summary = "Returns the index of a member in a sorted set ordered by descending scores.",
      .complexity = "O(log(N))",
-     .arguments = kArguments131,
+     .arguments = kArguments139,
      .history = "7.2.0:Added the optional `WITHSCORE` argument.",
      .flag_names = "readonly fast",
      .key_specs = kKeySpecs5},
@@ -4499,7 +4499,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.8.0",
      .summary = "Iterates over members and scores of a sorted set.",
      .complexity = "O(1) for every call. O(N) for a complete iteration, including enough command calls for the cursor to return back to 0. N is the number of elements inside the collection.",
-     .arguments = kArguments136,
+     .arguments = kArguments63,
      .tips = "nondeterministic_output",
      .flag_names = "readonly",
      .key_specs = kKeySpecs5},
@@ -4511,7 +4511,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.2.0",
      .summary = "Returns the score of a member in a sorted set.",
      .complexity = "O(1)",
-     .arguments = kArguments137,
+     .arguments = kArguments57,
      .flag_names = "readonly fast",
      .key_specs = kKeySpecs5},
     {.name = "zunion",
@@ -4521,9 +4521,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "6.2.0",
      .summary = "Returns the union of multiple sorted sets.",
      .complexity = "O(N)+O(M*log(M)) with N being the sum of the sizes of the input sorted sets, and M being the number of elements in the resulting sorted set.",
-     .arguments = kArguments114,
+     .arguments = kArguments124,
      .flag_names = "readonly movablekeys",
-     .key_specs = kKeySpecs109},
+     .key_specs = kKeySpecs56},
     {.name = "zunionstore",
      .arity = -4,
      .keys = {1, 1, 1, 0},
@@ -4532,9 +4532,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.0.0",
      .summary = "Stores the union of multiple sorted sets in a key.",
      .complexity = "O(N)+O(M log(M)) with N being the sum of the sizes of the input sorted sets, and M being the number of elements in the resulting sorted set.",
-     .arguments = kArguments116,
+     .arguments = kArguments125,
      .flag_names = "write denyoom movablekeys",
-     .key_specs = kKeySpecs111},
+     .key_specs = kKeySpecs121},
 };
 
 }  // namespace

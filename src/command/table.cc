@@ -98,6 +98,7 @@ class Table {
     add(server_commands());
     add(command_commands());
     add(string_commands());
+    add(set_commands());
     add(bitmap_commands());
     add(hyperloglog_commands());
     add(key_commands());

@@ -12,6 +12,7 @@ struct CollectionLimits {
   std::atomic<int64_t> list_listpack_size{-2};  // positive: elements; -1 to -5: 4 to 64 KiB
   std::atomic<uint64_t> sorted_set_entries{128}, sorted_set_value_bytes{64};
   std::atomic<uint64_t> stream_node_bytes{4096}, stream_node_entries{100};
+  std::atomic<uint64_t> set_integers{512}, set_entries{128}, set_value_bytes{64};
 };
 
 // How far a value is packed here. It depends on what the value is called only in so far as long elements are walked slowly and

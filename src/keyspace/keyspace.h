@@ -105,6 +105,9 @@ class Keyspace : public Plane {
 
   KeyspaceSettings settings;
 
+  // For objects that are made before a key takes them.
+  PagePool& pool() { return pool_; }
+
   Key key(std::string_view bytes) const { return {bytes, Shard::hash(bytes, seed_)}; }
 
   // A batch of commands hides its cache misses: step one for each key, then step two, then the commands. Any thread, no lock.

@@ -6,11 +6,11 @@ const ValueOps* value_ops(ValueType type) {
   switch (type) {
     case ValueType::kHash: return &kHashOps;
     case ValueType::kList: return &kListOps;
+    case ValueType::kSet: return &kSetOps;
     case ValueType::kSortedSet: return &kSortedSetOps;
     case ValueType::kStream: return &kStreamOps;
     case ValueType::kNone:
-    case ValueType::kString:
-    case ValueType::kSet: break;
+    case ValueType::kString: break;
   }
   return nullptr;
 }

@@ -99,6 +99,7 @@ extern const ValueOps kHashOps;
 extern const ValueOps kListOps;
 extern const ValueOps kSortedSetOps;
 extern const ValueOps kStreamOps;
+extern const ValueOps kSetOps;
 
 inline int64_t next_element_due(const Entry& entry) { return entry.type() == ValueType::kHash ? kHashOps.next_due(entry) : INT64_MAX; }
 

@@ -114,7 +114,8 @@ void Server::hook_options() {
   const auto memory = [this](const Settings& settings) -> Status { return set_memory_limits(settings), Status{}; };
   for (std::string_view name : {"maxmemory", "maxmemory-policy", "maxmemory-samples", "lfu-log-factor", "lfu-decay-time", "active-expire",
                                 "hash-max-listpack-entries", "hash-max-listpack-value", "list-max-listpack-size",
-                                "list-compress-depth", "zset-max-listpack-entries", "zset-max-listpack-value", "hll-sparse-max-bytes",
+                                "list-compress-depth", "zset-max-listpack-entries", "zset-max-listpack-value",
+                                "set-max-intset-entries", "set-max-listpack-entries", "set-max-listpack-value", "hll-sparse-max-bytes",
                                 "stream-node-max-bytes", "stream-node-max-entries"}) {
     options_.on_change(name, memory);
   }
@@ -136,6 +137,9 @@ void Server::set_memory_limits(const Settings& settings) {
   collection_limits().sorted_set_value_bytes = settings.zset_max_listpack_value;
   collection_limits().stream_node_bytes = settings.stream_node_max_bytes;
   collection_limits().stream_node_entries = static_cast<uint64_t>(settings.stream_node_max_entries);
+  collection_limits().set_integers = static_cast<uint64_t>(settings.set_max_intset_entries);
+  collection_limits().set_entries = static_cast<uint64_t>(settings.set_max_listpack_entries);
+  collection_limits().set_value_bytes = settings.set_max_listpack_value;
 }
 
 // Expiry, eviction and what FLUSH left to free: a thread of its own, so that no reactor waits for it.

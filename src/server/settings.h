@@ -59,6 +59,9 @@ struct Settings {
   uint64_t hash_max_listpack_value = 64;
   int64_t list_max_listpack_size = -2;
   int64_t list_compress_depth = 0;
+  int64_t set_max_intset_entries = 512;
+  int64_t set_max_listpack_entries = 128;
+  uint64_t set_max_listpack_value = 64;
   uint64_t hll_sparse_max_bytes = 3000;
   int64_t zset_max_listpack_entries = 128;
   uint64_t zset_max_listpack_value = 64;

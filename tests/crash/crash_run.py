@@ -18,7 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from crash import hash_model, list_model, zset_model  # noqa: E402
+from crash import hash_model, list_model, set_model, zset_model  # noqa: E402
 from crash import model as keys_model  # noqa: E402
 from crash import prompt_model, stream_model  # noqa: E402
 from support.resp import Connection, ServerError, as_map  # noqa: E402
@@ -189,6 +189,20 @@ class StreamDriver(Driver):
         return f"streams of {self.load.id}: {wrong!r} expected {expected.get(wrong)!r:.1500}, found {found.get(wrong)!r:.1500}"
 
 
+class SetDriver(KeyDriver):
+    def __init__(self, id: int, seed: int):
+        super().__init__(id, seed)
+        self.load = set_model.SetLoad(id, random.Random(seed))
+
+    def read(self, connection: Connection) -> set_model.State | str:
+        found: set_model.State = {}
+        for name in self.load.names():
+            members = connection.call(b"SMEMBERS", name)
+            if members:
+                found[name] = (tuple(sorted(members)), -1)
+        return found
+
+
 class PromptDriver(Driver):
     def __init__(self, id: int, model: bytes, seed: int, evicting: bool):
         super().__init__(prompt_model.PromptLoad(id, model, random.Random(seed)), pipeline_limit=4)
@@ -310,6 +324,7 @@ def fresh_drivers(seed: int, evicting: bool) -> list[Driver]:
     drivers: list[Driver] = [KeyDriver(i, seed * 1000 + i) for i in range(4)]
     drivers += [ListDriver(i, seed * 1000 + i) for i in (4, 5)]
     drivers += [StreamDriver(20, seed * 1000 + 20), StreamDriver(21, seed * 1000 + 21)]
+    drivers += [SetDriver(i, seed * 1000 + i) for i in (6, 7)]
     drivers += [PromptDriver(10, b"plain", seed * 1000 + 10, evicting), PromptDriver(11, b"hybrid", seed * 1000 + 11, evicting)]
     return drivers
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from differential import bit_commands, hash_commands, list_commands, stream_commands, zset_commands
+from differential import bit_commands, hash_commands, list_commands, set_commands, stream_commands, zset_commands
 
 Command = list[bytes]
 
@@ -19,7 +19,8 @@ FLOATS = [
 DATABASES = [b"0", b"1", b"15", b"16", b"-1", b"x", b"99999999999"]
 LARGE_BYTES = 70_000  # streams to disk
 SHARED_KEYS = [  # met by commands of every type
-    *KEYS, *LCS_KEYS, *bit_commands.KEYS, *hash_commands.KEYS, *list_commands.KEYS, *stream_commands.KEYS, *zset_commands.KEYS
+    *KEYS, *LCS_KEYS, *bit_commands.KEYS, *hash_commands.KEYS, *list_commands.KEYS, *set_commands.KEYS, *stream_commands.KEYS,
+    *zset_commands.KEYS,
 ]  # fmt: skip
 ALL_KEYS = [*SHARED_KEYS, *zset_commands.LEX_KEYS]
 
@@ -32,9 +33,10 @@ class Generator:
     def __init__(self, seed: int, large: bool = True):
         self.random = random.Random(seed)
         self.large = large
+        self.pending: list[Command] = []  # to be sent next
         self.families = [
-            bit_commands.BitCommands(self), hash_commands.HashCommands(self), list_commands.ListCommands(self), stream_commands.StreamCommands(self),
-            zset_commands.SortedSetCommands(self),
+            bit_commands.BitCommands(self), hash_commands.HashCommands(self), list_commands.ListCommands(self),
+            set_commands.SetCommands(self), stream_commands.StreamCommands(self), zset_commands.SortedSetCommands(self),
         ]  # fmt: skip
 
     def key(self) -> bytes:
@@ -235,6 +237,8 @@ class Generator:
         return command[:at] + [extra] + command[at:]
 
     def next(self) -> Command:
+        if self.pending:
+            return self.pending.pop(0)
         r = self.random
         makers = [
             (self.set, 16), (self.getex, 5), (self.setex, 4), (self.key_and_value, 10), (self.one_key, 16), (self.increment, 6),

@@ -26,7 +26,7 @@ from support.servers import PionServer, Redis82  # noqa: E402
 
 BATCH = 40
 CLOCK_LISTS = {b"HTTL": 1, b"HPTTL": 3000, b"HEXPIRETIME": 1, b"HPEXPIRETIME": 3000}
-UNORDERED = {b"KEYS", b"HKEYS", b"HVALS"}
+UNORDERED = {b"KEYS", b"HKEYS", b"HVALS", b"SMEMBERS", b"SINTER", b"SUNION", b"SDIFF"}
 CLOCK_COMMANDS = {b"TTL": 1, b"PTTL": 3000, b"EXPIRETIME": 1, b"PEXPIRETIME": 3000}  # tolerance, in the command's unit
 
 
@@ -92,9 +92,11 @@ def same(command: Command, ours: tuple[bytes, object], theirs: tuple[bytes, obje
         return mine[0] == other[0] and items[0] == items[1]
     if name in (b"XINFO", b"XPENDING"):
         return without_clocks(mine) == without_clocks(other)
+    if name in (b"SRANDMEMBER", b"SPOP"):
+        return same_members(command, mine, other)
     if name == b"RANDOMKEY":
         return mine is not None and other is not None
-    if name == b"SCAN" and isinstance(mine, list) and isinstance(other, list):
+    if name in (b"SCAN", b"SSCAN") and isinstance(mine, list) and isinstance(other, list):
         return mine[0] == other[0] and sorted(mine[1]) == sorted(other[1])
     return False
 
@@ -144,6 +146,13 @@ def same_sample(command: Command, mine: object, other: object) -> bool:
         return True
     flat = len(command) > 3 and not isinstance(mine[0], list)
     return sorted(pairs_of(mine)) == sorted(pairs_of(other)) if flat else sorted(mine) == sorted(other)
+
+
+def same_members(command: Command, mine: object, other: object) -> bool:
+    """As many members, and the same ones when all were asked for."""
+    if not isinstance(mine, list) or not isinstance(other, list):
+        return isinstance(mine, bytes) and isinstance(other, bytes)
+    return len(mine) == len(other) and (int(command[2]) < 1000 or sorted(mine) == sorted(other))
 
 
 class Comparison:
@@ -213,7 +222,7 @@ class Comparison:
                 found = Difference(self.report.commands, [b"SCAN", b"walk of", database], repr(walked[0]).encode(), repr(walked[1]).encode(), [])
                 self.report.differences.append(found)
             for key in walked[1]:
-                self.both([[b"TYPE", key], [b"GET", key], [b"OBJECT", b"ENCODING", key], [b"PEXPIRETIME", key], [b"HGETALL", key]])
+                self.both([[b"TYPE", key], [b"GET", key], [b"OBJECT", b"ENCODING", key], [b"PEXPIRETIME", key], [b"HGETALL", key], [b"SMEMBERS", key]])
                 self.both([[b"LRANGE", key, b"0", b"-1"]])
                 self.both([[b"ZRANGE", key, b"0", b"-1", b"WITHSCORES"]])
                 self.both([[b"XRANGE", key, b"-", b"+"], [b"XINFO", b"STREAM", key, b"FULL", b"COUNT", b"0"]])
