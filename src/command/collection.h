@@ -80,6 +80,9 @@ class TypedKeys {
   // A delta to a value of that type.
   void change(size_t index, ValueType type, std::string_view delta, KeyEvent kind, std::string_view event);
 
+  KeyAccess& access() { return access_; }
+  const std::vector<Key>& keys() const { return keys_; }
+
  private:
   static std::vector<Key> hashed(CommandContext& ctx, const std::vector<std::string_view>& names) {
     std::vector<Key> keys;

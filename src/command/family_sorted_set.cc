@@ -185,6 +185,9 @@ Outcome zrevrank_command(CommandContext& ctx) { return rank_generic(ctx, true); 
 
 // Arity, flags, keys and documentation come from Redis' own table (redis_facts.cc).
 constexpr CommandSpec kSortedSetCommands[] = {
+    {.name = "bzmpop", .handler = bzmpop_command},
+    {.name = "bzpopmax", .handler = bzpopmax_command},
+    {.name = "bzpopmin", .handler = bzpopmin_command},
     {.name = "zadd", .handler = zadd_command},
     {.name = "zcard", .handler = zcard_command},
     {.name = "zcount", .handler = zcount_command},

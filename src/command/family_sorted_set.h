@@ -23,6 +23,9 @@ Outcome zremrangebylex_command(CommandContext& ctx);
 Outcome zpopmin_command(CommandContext& ctx);
 Outcome zpopmax_command(CommandContext& ctx);
 Outcome zmpop_command(CommandContext& ctx);
+Outcome bzpopmin_command(CommandContext& ctx);
+Outcome bzpopmax_command(CommandContext& ctx);
+Outcome bzmpop_command(CommandContext& ctx);
 Outcome zrandmember_command(CommandContext& ctx);
 Outcome zscan_command(CommandContext& ctx);
 

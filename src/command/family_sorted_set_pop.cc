@@ -1,10 +1,12 @@
-// ZPOPMIN ZPOPMAX ZMPOP ZRANDMEMBER ZSCAN.
+// ZPOPMIN ZPOPMAX ZMPOP, BZPOPMIN BZPOPMAX BZMPOP that wait, ZRANDMEMBER ZSCAN.
 #include <algorithm>
 #include <cstdio>
+#include <optional>
 #include <unordered_set>
 #include <vector>
 
 #include "command/arguments.h"
+#include "command/blocking.h"
 #include "command/collection.h"
 #include "command/family_sorted_set.h"
 #include "command/score.h"
@@ -64,6 +66,66 @@ Outcome pop_generic(CommandContext& ctx, bool greatest) {
   return Outcome::kDone;
 }
 
+struct PopRequest {
+  std::vector<std::string_view> names;
+  bool greatest = false;
+  int64_t count = 1;
+  bool flat = false;  // the key, the member, its score
+  std::optional<int64_t> timeout_ms;
+};
+
+// From the first key that is there.
+Outcome pop_first(CommandContext& ctx, const PopRequest& request) {
+  TypedKeys sets(ctx, request.names);
+  for (size_t i = 0; i < request.names.size(); ++i) {
+    const Found found = sets.find(i, Lookup::kWrite);
+    if (!found) continue;
+    if (found.entry->type() != ValueType::kSortedSet) return ctx.reply.error(kWrongType), Outcome::kDone;
+    if (request.timeout_ms && must_queue(ctx, sets.access(), sets.keys()[i])) break;
+    const SortedSetReader reader(*found.entry);
+    if (too_many(ctx, reader, request.count)) return Outcome::kNeedsWorker;
+    const std::vector<ScoredMember> popped = choose(reader, static_cast<uint64_t>(request.count), request.greatest);
+    if (!admitted_to_pop(ctx, request.names[i])) return Outcome::kDone;
+    ctx.reply.array(request.flat ? 3 : 2);
+    ctx.reply.bulk(request.names[i]);
+    if (request.flat) {
+      reply_member(ctx.reply, popped[0].member);
+      ctx.reply.real(popped[0].score);
+    } else {
+      reply_popped(ctx, popped, Shape::kPairs);
+    }
+    sets.change(i, ValueType::kSortedSet, delta_of_thread(), KeyEvent::kSortedSet, request.greatest ? "zpopmax" : "zpopmin");
+    return Outcome::kDone;
+  }
+  if (!request.timeout_ms) return ctx.reply.nil_array(), Outcome::kDone;
+  return wait_for_keys(ctx, sets.access(), sets.keys(), {.type = ValueType::kSortedSet, .timeout_ms = *request.timeout_ms});
+}
+
+Outcome blocking_pop(CommandContext& ctx, bool greatest) {
+  PopRequest request{.greatest = greatest, .flat = true};
+  request.timeout_ms = timeout_argument(ctx, ctx.argc() - 1, TimeUnit::kSeconds);
+  if (!request.timeout_ms) return Outcome::kDone;
+  for (size_t i = 1; i + 1 < ctx.argc(); ++i) request.names.push_back(ctx.arg(i));
+  return pop_first(ctx, request);
+}
+
+// numkeys key ... MIN|MAX [COUNT count], from `at` on. False: the error was answered.
+bool parse_pop_from_many(CommandContext& ctx, size_t at, PopRequest& request) {
+  int64_t keys = 0, count = -1;
+  if (!range_argument(ctx, at, 1, INT64_MAX, keys, "ERR numkeys should be greater than 0")) return false;
+  if (static_cast<uint64_t>(keys) >= ctx.argc() - at - 1) return ctx.reply.error(kSyntaxError), false;
+  const size_t where = at + 1 + static_cast<size_t>(keys);
+  request.greatest = same_word(ctx.arg(where), "MAX");
+  if (!request.greatest && !same_word(ctx.arg(where), "MIN")) return ctx.reply.error(kSyntaxError), false;
+  for (size_t i = where + 1; i < ctx.argc(); ++i) {
+    if (count != -1 || !same_word(ctx.arg(i), "COUNT") || i + 1 >= ctx.argc()) return ctx.reply.error(kSyntaxError), false;
+    if (!range_argument(ctx, ++i, 1, INT64_MAX, count, "ERR count should be greater than 0")) return false;
+  }
+  for (size_t i = at + 1; i < where; ++i) request.names.push_back(ctx.arg(i));
+  if (count != -1) request.count = count;
+  return true;
+}
+
 // Redis prints a score here as its listpack holds it, and with 17 digits when it comes from a skip list.
 std::string scanned_score(double score, bool skiplist) {
   if (!skiplist) return format_real(score);
@@ -103,36 +165,18 @@ Outcome zpopmin_command(CommandContext& ctx) { return pop_generic(ctx, false); }
 Outcome zpopmax_command(CommandContext& ctx) { return pop_generic(ctx, true); }
 
 Outcome zmpop_command(CommandContext& ctx) {
-  int64_t keys = 0, count = -1;
-  if (!range_argument(ctx, 1, 1, INT64_MAX, keys, "ERR numkeys should be greater than 0")) return Outcome::kDone;
-  if (static_cast<uint64_t>(keys) >= ctx.argc() - 2) return ctx.reply.error(kSyntaxError), Outcome::kDone;
-  const size_t where = 2 + static_cast<size_t>(keys);
-  const bool greatest = same_word(ctx.arg(where), "MAX");
-  if (!greatest && !same_word(ctx.arg(where), "MIN")) return ctx.reply.error(kSyntaxError), Outcome::kDone;
-  for (size_t i = where + 1; i < ctx.argc(); ++i) {
-    if (count != -1 || !same_word(ctx.arg(i), "COUNT") || i + 1 >= ctx.argc()) return ctx.reply.error(kSyntaxError), Outcome::kDone;
-    if (!range_argument(ctx, ++i, 1, INT64_MAX, count, "ERR count should be greater than 0")) return Outcome::kDone;
-  }
-  std::vector<std::string_view> names;
-  for (size_t i = 2; i < where; ++i) names.push_back(ctx.arg(i));
-  TypedKeys sets(ctx, names);
-  for (size_t i = 0; i < names.size(); ++i) {
-    const Found found = sets.find(i, Lookup::kWrite);
-    if (!found) continue;
-    if (found.entry->type() != ValueType::kSortedSet) return ctx.reply.error(kWrongType), Outcome::kDone;
-    const SortedSetReader reader(*found.entry);
-    if (count == -1) count = 1;
-    if (too_many(ctx, reader, count)) return Outcome::kNeedsWorker;
-    const std::vector<ScoredMember> popped = choose(reader, static_cast<uint64_t>(count), greatest);
-    if (!admitted_to_pop(ctx, names[i])) return Outcome::kDone;
-    ctx.reply.array(2);
-    ctx.reply.bulk(names[i]);
-    reply_popped(ctx, popped, Shape::kPairs);
-    sets.change(i, ValueType::kSortedSet, delta_of_thread(), KeyEvent::kSortedSet, greatest ? "zpopmax" : "zpopmin");
-    return Outcome::kDone;
-  }
-  ctx.reply.nil_array();
-  return Outcome::kDone;
+  PopRequest request;
+  return parse_pop_from_many(ctx, 1, request) ? pop_first(ctx, request) : Outcome::kDone;
+}
+
+Outcome bzpopmin_command(CommandContext& ctx) { return blocking_pop(ctx, false); }
+Outcome bzpopmax_command(CommandContext& ctx) { return blocking_pop(ctx, true); }
+
+Outcome bzmpop_command(CommandContext& ctx) {
+  PopRequest request;
+  if (!parse_pop_from_many(ctx, 2, request)) return Outcome::kDone;
+  request.timeout_ms = timeout_argument(ctx, 1, TimeUnit::kSeconds);
+  return request.timeout_ms ? pop_first(ctx, request) : Outcome::kDone;
 }
 
 Outcome zrandmember_command(CommandContext& ctx) {

@@ -149,6 +149,17 @@ class SortedSetCommands:
             command += [self.g.case(b"COUNT"), r.choice(COUNTS)]
         return command
 
+    def blocking(self) -> Command:
+        """What is there is taken at once; otherwise the time is up soon."""
+        r = self.random
+        timeout = b"0.001" if r.random() < 0.95 else r.choice([b"-1", b"x", b"1e30"])
+        if r.random() < 0.6:
+            return [r.choice([b"BZPOPMIN", b"BZPOPMAX"]), *[self.key() for _ in range(r.randint(1, 3))], timeout]
+        command = self.pop()
+        while command[0] != b"ZMPOP":
+            command = self.pop()
+        return [b"BZMPOP", timeout, *command[1:]]
+
     def combine(self) -> Command:
         r = self.random
         name = r.choice([b"ZUNION", b"ZINTER", b"ZDIFF", b"ZUNIONSTORE", b"ZINTERSTORE", b"ZDIFFSTORE", b"ZINTERCARD"])
@@ -194,5 +205,5 @@ class SortedSetCommands:
         return [
             (self.add, 20), (self.many, 0.4), (self.lex_add, 4), (self.increment, 5), (self.remove, 4), (self.one, 8), (self.count, 4),
             (self.range, 10), (self.old_range, 8), (self.remove_range, 3), (self.pop, 4), (self.combine, 6), (self.random_members, 3),
-            (self.scan, 3), (self.drop, 2),
+            (self.scan, 3), (self.drop, 2), (self.blocking, 2),
         ]  # fmt: skip

@@ -92,6 +92,25 @@ def test_every_kind_of_pop(clients: Clients) -> None:
     assert c.call("BLMPOP", 0, 1, "k", "LEFT") == [b"k", [b"b"]]
 
 
+def test_sorted_sets(clients: Clients) -> None:
+    c = clients.control
+    waiters = [clients.wait("BZPOPMIN", "z", 0), clients.wait("BZPOPMAX", "y", "z", 0), clients.wait("BZMPOP", 0, 2, "y", "z", "MAX", "COUNT", 9)]
+    lists = clients.wait("BLPOP", "z", 0)
+    assert c.call("ZADD", "z", 1, "a", 2.5, "b", 3, "c", 4, "d") == 4
+    assert clients.done(waiters[0]) == [b"z", b"a", b"1"]
+    assert clients.done(waiters[1]) == [b"z", b"d", b"4"]
+    assert clients.done(waiters[2]) == [b"z", [[b"c", b"3"], [b"b", b"2.5"]]]
+    assert waiting(c) == 1 and c.call("RPUSH", "z", "x") == 1
+    assert clients.done(lists) == [b"z", b"x"]
+    three = clients.wait("BZPOPMAX", "z", 0, protocol=3)
+    c.call("ZADD", "other", 1.5, "a")
+    c.call("ZUNIONSTORE", "z", 1, "other")
+    assert clients.done(three) == [b"z", b"a", 1.5]
+    c.send("BZPOPMIN", "z", "0.001")
+    assert c._line() == b"*-1"
+    assert c.call("BZMPOP", "0.1", 1, "other", "MIN") == [b"other", [[b"a", b"1.5"]]]
+
+
 def test_an_element_goes_through_a_chain_of_waiters(clients: Clients) -> None:
     last = clients.wait("BLPOP", "d", 0)
     third = clients.wait("BLMOVE", "c", "d", "LEFT", "RIGHT", 0)
