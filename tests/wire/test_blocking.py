@@ -245,6 +245,9 @@ def test_client_unblock(clients: Clients) -> None:
     assert str(clients.done(waiter)) == "UNBLOCKED client unblocked via CLIENT UNBLOCK"
     assert c.call("CLIENT", "UNBLOCK", waiter.client_id, "TIMEOUT") == 0
     assert c.call("CLIENT", "UNBLOCK", c.call("CLIENT", "ID")) == 0
+    waiter = clients.wait("WAIT", 1, 0)
+    assert c.call("CLIENT", "UNBLOCK", waiter.client_id) == 1
+    assert clients.done(waiter) == 0
     with pytest.raises(ServerError, match="reason should be TIMEOUT or ERROR"):
         c.call("CLIENT", "UNBLOCK", 1, "WHY")
     c.call("RPUSH", "k", "a")
