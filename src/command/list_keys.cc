@@ -67,10 +67,8 @@ void ListKeys::move(size_t from, Found source, ListEnd from_end, size_t to, Foun
     return access_.change(database, keys_[number], found, ValueType::kList, delta_of_thread());
   };
   if (keys_[from].bytes == keys_[to].bytes) {
-    if (from_end != to_end) {
-      ListDelta(delta_of_thread(), Op::kRotate).flag(from_left);
-      source = change(from, source);
-    }
+    ListDelta(delta_of_thread(), Op::kRotate).number(uint64_t{from_left} | uint64_t{to_left} << 1);
+    source = change(from, source);
   } else {
     ListDelta(delta_of_thread(), to_left ? Op::kPushFront : Op::kPushBack).element(element);
     change(to, target);

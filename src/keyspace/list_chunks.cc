@@ -337,11 +337,11 @@ void ChunkedList::remove(uint64_t index, uint64_t count) {
   }
 }
 
-void ChunkedList::rotate(bool from_front) {
+void ChunkedList::rotate(bool from_front, bool to_front) {
   const Chunk& chunk = at(from_front ? 0 : count_ - 1);
   const std::string element = packed_item(from_front ? chunk.first() : packed_before(chunk.last())).text.string();
   remove(from_front ? 0 : length_ - 1, 1);
-  push(!from_front, element);
+  push(to_front, element);
 }
 
 }  // namespace pion

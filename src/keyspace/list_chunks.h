@@ -63,8 +63,8 @@ class ChunkedList final : public Object {
   // Those whose indexes `next` answers, in ascending order, until it answers none (UINT64_MAX).
   template <typename Next>
   void remove_each(Next&& next);
-  // The first element becomes the last one, or the other way round; not even one: it may change its place in the chunks.
-  void rotate(bool from_front);
+  // Takes the element at one end and puts it to one, maybe the same: even then chunks may change.
+  void rotate(bool from_front, bool to_front);
 
  private:
   struct Place {

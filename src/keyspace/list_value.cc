@@ -103,7 +103,8 @@ class PackedList {
     }
     value_.splice(kHeader, packed.size() - kHeader, kept);
   }
-  void rotate(bool from_front) {
+  void rotate(bool from_front, bool to_front) {
+    if (from_front == to_front) return;
     const uint64_t last = header_.count - 1u;
     const std::string_view packed = value_.packed();
     const std::string element = packed_item(packed.data() + packed_offset(packed, header_.count, from_front ? 0 : last)).text.string();
@@ -171,7 +172,11 @@ void apply_packed(ValueEditor& value, Op op, ByteReader in) {
       break;
     }
     case Op::kRemoveEach: list.remove_each(EachIndex(in)); break;
-    case Op::kRotate: list.rotate(in.get<uint8_t>() != 0); break;
+    case Op::kRotate: {
+      const auto ends = in.get<uint8_t>();
+      list.rotate(ends & 1, ends & 2);
+      break;
+    }
     case Op::kUnpack: break;
   }
   list.finish();
@@ -202,7 +207,11 @@ void apply_chunks(ChunkedList& list, Op op, ByteReader in) {
       break;
     }
     case Op::kRemoveEach: list.remove_each(EachIndex(in)); break;
-    case Op::kRotate: list.rotate(in.get<uint8_t>() != 0); break;
+    case Op::kRotate: {
+      const auto ends = in.get<uint8_t>();
+      list.rotate(ends & 1, ends & 2);
+      break;
+    }
     case Op::kUnpack: break;
   }
 }
@@ -383,7 +392,7 @@ bool check_delta(const Entry* entry, std::string_view delta) {
       return in.complete() && index < size;
     }
     case Op::kRemoveEach: return check_each(in, size);
-    case Op::kRotate: return in.get<uint8_t>() <= 1 && in.complete() && size > 0;
+    case Op::kRotate: return in.get<uint8_t>() <= 3 && in.complete() && size > 0;
     case Op::kUnpack: return in.empty() && size > 0;
   }
   return false;

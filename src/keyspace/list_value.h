@@ -82,7 +82,7 @@ class ListDelta {
     kInsert = 4,      // varint index, u8 1: behind it, 0: before it, bytes element
     kReplace = 5,     // varint index, bytes element
     kRemoveEach = 6,  // varint index, then varint steps from one to the next
-    kRotate = 7,      // u8 1: the first element becomes the last one, 0: the other way round
+    kRotate = 7,      // u8: from one end (1: the first) to one (2: the first); both or neither leave the order as it is
     kUnpack = 8,      // nothing: it is a quicklist from now on
   };
   ListDelta(std::string& out, Op op) : out_(out) { out_.assign(1, static_cast<char>(op)); }

@@ -146,7 +146,9 @@ class ListValueTest : public ::testing::Test {
         break;
       default: {
         const bool from_front = random() % 2;
-        ListDelta(delta, Op::kRotate).flag(from_front);
+        const bool to_front = random() % 2;
+        ListDelta(delta, Op::kRotate).number(uint64_t{from_front} | uint64_t{to_front} << 1);
+        if (from_front == to_front) break;
         from_front ? std::rotate(model.begin(), model.begin() + 1, model.end()) : std::rotate(model.begin(), model.end() - 1, model.end());
       }
     }
@@ -241,7 +243,7 @@ TEST_F(ListValueTest, DeltasThatDoNotFitAreRefused) {
   EXPECT_TRUE(refused([](ListDelta& delta) { delta.number(2).element("x"); }, Op::kReplace));
   EXPECT_TRUE(refused([](ListDelta& delta) { delta.number(0).number(0); }, Op::kRemoveEach));
   EXPECT_TRUE(refused([](ListDelta& delta) { delta.number(0).number(2); }, Op::kRemoveEach));
-  EXPECT_TRUE(refused([](ListDelta& delta) { delta.number(2); }, Op::kRotate));
+  EXPECT_TRUE(refused([](ListDelta& delta) { delta.number(4); }, Op::kRotate));
   EXPECT_TRUE(refused([](ListDelta& delta) { delta.element("x"); }, static_cast<Op>(9)));
   std::string delta;
   ListDelta(delta, Op::kRotate).flag(true);

@@ -106,7 +106,7 @@ class ListCommands:
     def blocking(self) -> Command:
         """What is there is taken at once; otherwise the time is up soon. Sometimes an argument is wrong."""
         r = self.random
-        timeout = b"0.001" if r.random() < 0.9 else r.choice([b"-1", b"x", b"", b"1e30", b"inf", b"nan", b"-0.0001", b"9223372036854775807", b"0.001e", b" 1"])
+        timeout = b"0.001" if r.random() < 0.9 else r.choice([b"-1", b"x", b"", b"1e30", b"inf", b"nan", b"9223372036854775807", b"0.001e", b" 1"])
         kind = r.random()
         if kind < 0.4:
             return [r.choice([b"BLPOP", b"BRPOP"]), *[self.key() for _ in range(r.randint(1, 3))], timeout]
