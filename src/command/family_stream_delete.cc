@@ -107,10 +107,9 @@ Outcome xdel_command(CommandContext& ctx) {
 
 Outcome xdelex_command(CommandContext& ctx) {
   DeleteOptions options;
-  if (!parse_delete_options(ctx, 2, options)) return Outcome::kDone;
   if (!admitted(ctx, record_bytes_of_arguments(ctx, 2))) return Outcome::kDone;
   StreamKey key(ctx, Lookup::kWrite);
-  if (!key) return Outcome::kDone;
+  if (!key || !parse_delete_options(ctx, 2, options)) return Outcome::kDone;
   if (!key.exists()) return reply_nothing_there(ctx, options), Outcome::kDone;
   std::vector<StreamId> ids;
   if (!ids_argument(ctx, options.first_id, options.end_id, ids)) return Outcome::kDone;
@@ -123,11 +122,10 @@ Outcome xdelex_command(CommandContext& ctx) {
 
 Outcome xackdel_command(CommandContext& ctx) {
   DeleteOptions options;
-  if (!parse_delete_options(ctx, 3, options)) return Outcome::kDone;
   if (!admitted(ctx, 2 * record_bytes_of_arguments(ctx, 2))) return Outcome::kDone;
   const std::string_view name = ctx.arg(2);
   StreamKey key(ctx, Lookup::kWrite);
-  if (!key) return Outcome::kDone;
+  if (!key || !parse_delete_options(ctx, 3, options)) return Outcome::kDone;
   if (!key.group(name)) return reply_nothing_there(ctx, options), Outcome::kDone;
   std::vector<StreamId> ids;
   if (!ids_argument(ctx, options.first_id, options.end_id, ids)) return Outcome::kDone;

@@ -55,6 +55,7 @@ bool require_group(CommandContext& ctx, const StreamKey& key, bool group) {
 }
 
 void set_group(CommandContext& ctx, StreamKey& key, StreamId id, int64_t entries_read, std::string_view event) {
+  entries_read = std::min(entries_read, key.exists() ? static_cast<int64_t>(key.stream().entries_added) : 0);
   StreamDelta(delta_of_thread(), Op::kSetGroup).bytes(ctx.arg(3)).id(id).varint(static_cast<uint64_t>(entries_read) + 1);
   key.change(delta_of_thread(), KeyEvent::kStream, event);
 }
