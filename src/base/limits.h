@@ -36,6 +36,7 @@ inline constexpr size_t kMaxWatchedKeys = 1 << 16;          // of one connection
 // Keyspace.
 inline constexpr unsigned kStripes = 256;
 inline constexpr unsigned kDatabases = 16;
+inline constexpr int64_t kMaxRandomRepeats = 16 * 1024 * 1024;  // elements that HRANDFIELD and its kin draw with repetition
 
 // Prompt memory.
 inline constexpr size_t kMaxNameBytes = 1024;              // model names and salts

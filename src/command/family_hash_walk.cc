@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/limits.h"
 #include "command/arguments.h"
 #include "command/collection.h"
 #include "command/family_hash.h"
@@ -108,7 +109,7 @@ Outcome hrandfield_command(CommandContext& ctx) {
     if (!range_argument(ctx, 2, -INT64_MAX, INT64_MAX, count)) return Outcome::kDone;
     if (ctx.argc() > 4 || (ctx.argc() == 4 && !same_word(ctx.arg(3), "WITHVALUES"))) return ctx.reply.error(kSyntaxError), Outcome::kDone;
     with_values = ctx.argc() == 4;
-    if (with_values && (count < -INT64_MAX / 2 || count > INT64_MAX / 2)) return ctx.reply.error("ERR value is out of range"), Outcome::kDone;
+    if (count < -kMaxRandomRepeats || (with_values && count > INT64_MAX / 2)) return ctx.reply.error("ERR value is out of range"), Outcome::kDone;
   }
   const TypedKey hash(ctx, ctx.arg(1), ValueType::kHash, Lookup::kRead);
   if (!hash) return Outcome::kDone;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/limits.h"
 #include "command/arguments.h"
 #include "command/collection.h"
 #include "command/family_set.h"
@@ -125,6 +126,7 @@ Outcome srandmember_command(CommandContext& ctx) {
   if (ctx.argc() > 3) return ctx.reply.error(kSyntaxError), Outcome::kDone;
   int64_t count = 1;
   if (ctx.argc() == 3 && !range_argument(ctx, 2, -INT64_MAX, INT64_MAX, count)) return Outcome::kDone;
+  if (count < -kMaxRandomRepeats) return ctx.reply.error("ERR value is out of range"), Outcome::kDone;
   const TypedKey set(ctx, ctx.arg(1), ValueType::kSet, Lookup::kRead);
   if (!set) return Outcome::kDone;
   if (ctx.argc() == 2) {

@@ -8,6 +8,7 @@
 #include "command/collection.h"
 #include "command/family_sorted_set.h"
 #include "command/score.h"
+#include "keyspace/set_value.h"
 
 namespace pion {
 namespace {
@@ -17,16 +18,22 @@ using Lookup = KeyAccess::Lookup;
 enum class Combine { kUnion, kIntersect, kDifference };
 enum class Aggregate { kSum, kMin, kMax };
 
-// A key as it goes in. Nothing: an empty set.
+// A key as it goes in: a sorted set, a set (whose members score 1), or nothing.
 struct Source {
-  std::optional<SortedSetReader> set;
+  std::optional<SortedSetReader> scored;
+  std::optional<SetReader> plain;
   double weight = 1;
 
-  uint64_t size() const { return set ? set->size() : 0; }
-  bool score(std::string_view member, double& score) const { return set && set->score(member, score); }
+  uint64_t size() const { return scored ? scored->size() : plain ? plain->size() : 0; }
+  bool score(std::string_view member, double& score) const {
+    if (scored) return scored->score(member, score);
+    score = 1;
+    return plain && plain->contains(member);
+  }
   template <typename Visit>
   void each(Visit&& visit) const {
-    if (set) set->walk(0, false, visit);
+    if (scored) scored->walk(0, false, visit);
+    if (plain) plain->each([&](const ShortText& member) { return visit(ScoredMember{member, 1}); });
   }
 };
 
@@ -175,8 +182,14 @@ Outcome combine_generic(CommandContext& ctx, CombineRequest request, std::string
   uint64_t elements = 0;
   for (size_t i = 0; i < request.keys; ++i) {
     const Found found = keys.find(i, Lookup::kPeek);
-    if (found && found.entry->type() != ValueType::kSortedSet) return ctx.reply.error(kWrongType), Outcome::kDone;
-    if (found) sources[i].set.emplace(*found.entry);
+    if (!found) continue;
+    if (found.entry->type() == ValueType::kSortedSet) {
+      sources[i].scored.emplace(*found.entry);
+    } else if (found.entry->type() == ValueType::kSet) {
+      sources[i].plain.emplace(*found.entry);
+    } else {
+      return ctx.reply.error(kWrongType), Outcome::kDone;
+    }
     elements += sources[i].size();
   }
   if (!parse_options(ctx, request)) return Outcome::kDone;

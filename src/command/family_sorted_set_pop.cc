@@ -5,6 +5,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "base/limits.h"
 #include "command/arguments.h"
 #include "command/blocking.h"
 #include "command/collection.h"
@@ -186,7 +187,7 @@ Outcome zrandmember_command(CommandContext& ctx) {
     if (!range_argument(ctx, 2, -INT64_MAX, INT64_MAX, count)) return Outcome::kDone;
     if (ctx.argc() > 4 || (ctx.argc() == 4 && !same_word(ctx.arg(3), "WITHSCORES"))) return ctx.reply.error(kSyntaxError), Outcome::kDone;
     with_scores = ctx.argc() == 4;
-    if (with_scores && (count < -INT64_MAX / 2 || count > INT64_MAX / 2)) return ctx.reply.error("ERR value is out of range"), Outcome::kDone;
+    if (count < -kMaxRandomRepeats || (with_scores && count > INT64_MAX / 2)) return ctx.reply.error("ERR value is out of range"), Outcome::kDone;
   }
   const TypedKey set(ctx, ctx.arg(1), ValueType::kSortedSet, Lookup::kRead);
   if (!set) return Outcome::kDone;

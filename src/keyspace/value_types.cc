@@ -64,4 +64,9 @@ uint64_t value_memory_bytes(const Entry& entry) {
   return 0;
 }
 
+uint64_t key_memory_bytes(const Entry& entry) {
+  constexpr uint64_t kTableBytes = 12;  // 8 a slot, six of eight taken, and chains
+  return Slab::rounded(entry.block_bytes()) + kTableBytes + value_memory_bytes(entry);
+}
+
 }  // namespace pion

@@ -93,6 +93,8 @@ inline int64_t next_element_due(const Entry& entry);
 
 // Bytes of memory a value takes beside its entry's block.
 uint64_t value_memory_bytes(const Entry& entry);
+// With the entry's block and its part of the table of keys.
+uint64_t key_memory_bytes(const Entry& entry);
 
 // The types.
 extern const ValueOps kHashOps;

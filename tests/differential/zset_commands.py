@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from differential import set_commands
+
 if TYPE_CHECKING:
     from differential.commands import Command, Generator
 
@@ -163,7 +165,7 @@ class SortedSetCommands:
     def combine(self) -> Command:
         r = self.random
         name = r.choice([b"ZUNION", b"ZINTER", b"ZDIFF", b"ZUNIONSTORE", b"ZINTERSTORE", b"ZDIFFSTORE", b"ZINTERCARD"])
-        keys = [self.key() for _ in range(r.randint(1, 3))]
+        keys = [self.key() if r.random() < 0.85 else r.choice(set_commands.KEYS) for _ in range(r.randint(1, 3))]
         count = b"%d" % len(keys) if r.random() < 0.94 else r.choice(COUNTS)
         command = [name, *([r.choice(KEYS[:2])] if name.endswith(b"STORE") else []), count, *keys]
         if r.random() < 0.35:

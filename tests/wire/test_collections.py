@@ -173,3 +173,28 @@ def test_memory_of_a_deleted_collection_comes_back(pion: PionServer) -> None:
             else:
                 c.call("FLUSHALL")
             assert used(c) < before + 200_000
+
+
+def test_memory_usage_grows_with_the_value(pion: PionServer) -> None:
+    with Connection(pion.port) as c:
+        assert c.call("MEMORY", "USAGE", "none") is None
+        c.call("SET", "string", "x" * 100)
+        small = c.call("MEMORY", "USAGE", "string")
+        assert 100 < small < 250
+        c.call("HSET", "hash", "field", "x" * 100)
+        assert 100 < c.call("MEMORY", "USAGE", "hash") < 300
+        c.call("ZADD", "zset", *(word for i in range(5_000) for word in (i, b"m%d" % i)))
+        assert 5_000 * 30 < c.call("MEMORY", "USAGE", "zset", "SAMPLES", 0) < 5_000 * 80
+        for wrong in (("SAMPLES",), ("SAMPLES", -1), ("SAMPLES", "x"), ("BAD", 1)):
+            with pytest.raises(ServerError):
+                c.call("MEMORY", "USAGE", "hash", *wrong)
+
+
+def test_sets_go_into_a_union_of_sorted_sets(pion: PionServer) -> None:
+    with Connection(pion.port) as c:
+        c.call("SADD", "set", "a", "b")
+        c.call("ZADD", "zset", 5, "b", 7, "c")
+        assert c.call("ZUNION", 2, "zset", "set", "WITHSCORES") == [b"a", b"1", b"b", b"6", b"c", b"7"]
+        assert c.call("ZINTERSTORE", "into", 2, "set", "zset", "WEIGHTS", 10, 1) == 1
+        assert c.call("ZSCORE", "into", "b") == b"15"
+        assert c.call("ZDIFF", 2, "set", "zset") == [b"a"]
