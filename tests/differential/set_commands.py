@@ -95,13 +95,11 @@ class SetCommands:
         return [b"SRANDMEMBER", self.key()] + r.choice([[], [r.choice(COUNTS)], [r.choice(COUNTS)], [b"1", b"extra"]])
 
     def pop(self) -> Command:
-        """Chance parts the two servers' sets, so the key goes afterwards, unless everything was popped."""
+        """Chance parts the two servers' sets, so the key goes afterwards. (What spoils commands may make any of these pop.)"""
         r = self.random
         key = self.key()
-        command = [b"SPOP", key] + r.choice([[], [r.choice(COUNTS)], [r.choice(COUNTS)], [b"1", b"extra"]])
-        if len(command) == 2 or (len(command) == 3 and command[2] in (b"1", b"2", b"5")):
-            self.g.pending += [[b"SCARD", key], [b"DEL", key]]
-        return command
+        self.g.pending += [[b"SCARD", key], [b"DEL", key]]
+        return [b"SPOP", key] + r.choice([[], [r.choice(COUNTS)], [r.choice(COUNTS)], [b"1", b"extra"]])
 
     def drop(self) -> Command:
         return [b"DEL", self.key()]
