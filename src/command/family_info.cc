@@ -126,6 +126,7 @@ void persistence_section(CommandContext& context, Lines& lines) {
   lines.section("Persistence")
       .add("loading", 0)
       .add("async_loading", 0)
+      .add("rdb_changes_since_last_save", stats.records_since_checkpoint)
       .add("rdb_bgsave_in_progress", stats.checkpoint_running ? 1 : 0)
       .add("rdb_last_save_time", saved_s)
       .add("rdb_last_bgsave_status", ok_or_err(stats.last_checkpoint_ok))

@@ -101,6 +101,7 @@ class StorageImpl final : public Storage {
   bool checkpoint_wanted_ = false;
   std::atomic<bool> checkpoint_running_{false};
   std::atomic<Lsn> checkpoint_lowest_{0};
+  std::atomic<Lsn> checkpoint_begun_{0};  // or the start
   std::atomic<uint64_t> checkpoint_bytes_{0};
   std::atomic<int64_t> last_checkpoint_wall_s_{0};
   std::atomic<int64_t> next_checkpoint_ms_{0};
@@ -228,6 +229,7 @@ Status StorageImpl::recover() {
   PION_TRY(journal_->start(recovery_.last, recovery_.synced, std::move(recovery_.old), std::move(recovery_.carried),
                            recovery_.payload_synced));
   recovery_ms_ = monotonic_ms() - begun_ms;
+  checkpoint_begun_ = journal_->appended_lsn();
   log_notice("recovered up to record " + std::to_string(recovery_.last) + ": " + std::to_string(recovery_.records) + " records replayed in " +
              std::to_string(recovery_ms_) + " ms, " + std::to_string(recovery_.corrupt_records) + " corrupt, " +
              std::to_string(recovery_.torn_bytes) + " bytes of torn tail");
@@ -359,6 +361,7 @@ Status StorageImpl::write_checkpoint() {
   journal_->drop_up_to(needed_above);
   checkpoint_bytes_ = writer.bytes();
   checkpoint_lowest_ = writer.lowest_lsn();
+  checkpoint_begun_ = begun;
   wake_housekeeping();
   return {};
 }
@@ -377,6 +380,7 @@ StorageStats StorageImpl::stats() const {
   const JournalLog::Stats journal = journal_->stats();
   StorageStats stats;
   stats.journal_bytes = journal.bytes;
+  stats.records_since_checkpoint = journal_->appended_lsn() - checkpoint_begun_.load();
   stats.journal_corrupt_records = recovery_.corrupt_records;
   stats.journal_torn_bytes = recovery_.torn_bytes;
   stats.recovered_records = recovery_.records;

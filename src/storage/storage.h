@@ -62,6 +62,7 @@ struct StorageOptions {
 
 struct StorageStats {
   uint64_t journal_bytes = 0;             // since the last checkpoint
+  uint64_t records_since_checkpoint = 0;  // or since the start
   uint64_t journal_corrupt_records = 0;   // skipped at recovery
   uint64_t journal_torn_bytes = 0;        // cut at recovery, kept in quarantine/
   uint64_t recovered_records = 0;

@@ -193,3 +193,25 @@ def test_hll_sparse_max_bytes_decides_the_encoding(pion: PionServer) -> None:
         c.call("PFADD", "h", *range(10))
         assert c.call("PFDEBUG", "ENCODING", "h") == "dense"
         assert c.call("PFSELFTEST") == "OK"
+
+
+def test_what_changes_no_bit_is_no_change(pion: PionServer) -> None:
+    with Connection(pion.port) as c:
+
+        def changes() -> int:
+            info = c.call("INFO", "persistence").decode()
+            return int(info.split("rdb_changes_since_last_save:")[1].split()[0])
+
+        assert changes() == 0
+        for commands, expected in (
+            ([("SETBIT", "a", 7, 0), ("BITFIELD", "b", "SET", "i5", 0, 0)], 2),  # new keys
+            ([("SETBIT", "a", 7, 0), ("BITFIELD", "b", "SET", "i5", 0, 0), ("BITFIELD", "a", "GET", "u8", 0), ("BITCOUNT", "a")], 2),
+            ([("SETBIT", "a", 7, 1), ("SETBIT", "a", 7, 1), ("BITFIELD", "b", "INCRBY", "u4", 0, 1)], 4),
+            ([("SETBIT", "a", 90, 0), ("BITFIELD", "b", "SET", "u8", 90, 0)], 6),  # longer
+            ([("PFADD", "h", "x"), ("PFADD", "h", "x"), ("SADD", "s", "x"), ("SADD", "s", "x"), ("SREM", "s", "y")], 8),
+        ):
+            for command in commands:
+                c.call(*command)
+            assert changes() == expected, commands
+        assert c.call("SAVE") == "OK"
+        assert changes() == 0
