@@ -49,7 +49,7 @@ void SortedSetTable::set(std::string_view member, double score) {
   const uint64_t hash = element_hash(member);
   if (const auto slot = table_.find(member, hash)) {
     void* element = table_.element(slot);
-    if (load_le<uint64_t>(element) == std::bit_cast<uint64_t>(score)) return;
+    if (score_of(element) == score) return;  // -0 does not take the place of 0, nor 0 that of -0
     tree_.remove({score_of(element), element});
     store_le(element, score);
     tree_.insert({score, element});

@@ -86,7 +86,7 @@ template <typename Bytes>
 void set_packed(Bytes& bytes, Shape& shape, std::string_view member, double score) {
   const Place old = find_packed(bytes.packed(), member);
   if (old.at) {
-    if (old.score == score && !std::signbit(score) == !std::signbit(old.score)) return;
+    if (old.score == score) return;  // -0 does not take the place of 0, nor 0 that of -0
     bytes.splice(old.at, old.end - old.at, {});
   } else {
     ++shape.members;

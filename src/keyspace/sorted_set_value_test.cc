@@ -154,6 +154,10 @@ TEST_F(SortedSetValueTest, NegativeZeroIsKeptInASkipListOnly) {
   apply(delta);
   ASSERT_TRUE(SortedSetReader(*find().entry).score("b", score));
   EXPECT_TRUE(std::signbit(score));
+  SortedSetDelta(delta, Op::kSet).member("b").score(0.0);
+  apply(delta);
+  ASSERT_TRUE(SortedSetReader(*find().entry).score("b", score));
+  EXPECT_TRUE(std::signbit(score));  // equal: nothing has changed
 }
 
 TEST_F(SortedSetValueTest, NoBytesAreTakenForADeltaThatAreNone) {

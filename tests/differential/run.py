@@ -68,7 +68,7 @@ def same(command: Command, ours: tuple[bytes, object], theirs: tuple[bytes, obje
     """Equal but for what clocks, chance and the order of a hash table decide."""
     if ours[0] == theirs[0]:
         return True
-    if command[0][:1] in b"Zz" and numbers_as_values(ours[0]) == numbers_as_values(theirs[0]):
+    if command[0].upper().startswith((b"Z", b"BZ")) and numbers_as_values(ours[0]) == numbers_as_values(theirs[0]):
         return True
     name, mine, other = command[0].upper(), ours[1], theirs[1]
     if isinstance(mine, ServerError) or isinstance(other, ServerError) or ours[0][:1] != theirs[0][:1]:
