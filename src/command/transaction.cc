@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "base/copy.h"
 #include "base/limits.h"
 #include "command/session.h"
 #include "command/table.h"
@@ -15,7 +16,7 @@ QueuedCommand::QueuedCommand(const CommandSpec& called, Arguments& taken) : spec
   bytes = std::make_unique<char[]>(size);
   char* at = bytes.get();
   for (Argument& argument : arguments) {
-    if (!argument.bytes.empty()) std::memcpy(at, argument.bytes.data(), argument.bytes.size());
+    copy_bytes(at, argument.bytes);
     argument.bytes = {at, argument.bytes.size()};
     at += argument.bytes.size();
   }

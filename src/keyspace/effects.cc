@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/copy.h"
 #include "base/limits.h"
 #include "keyspace/value_types.h"
 
@@ -59,7 +60,7 @@ class Fields {
   }
   Fields& bytes(std::string_view value) {
     varint(value.size());
-    if (!value.empty()) std::memcpy(at_, value.data(), value.size());
+    copy_bytes(at_, value);
     at_ += value.size();
     return *this;
   }

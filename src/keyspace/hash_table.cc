@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/bytes.h"
+#include "base/copy.h"
 #include "keyspace/random.h"
 #include "keyspace/varint.h"
 
@@ -103,8 +104,8 @@ void* HashTable::make(std::string_view name, std::string_view value, int64_t exp
     at += sizeof(int64_t);
     ++volatile_;
   }
-  std::memcpy(at, name.data(), name.size());
-  std::memcpy(at + name.size(), value.data(), value.size());
+  copy_bytes(at, name);
+  copy_bytes(at + name.size(), value);
   blocks_bytes_ += Slab::rounded(size);
   from_malloc_ += !block.from_page;
   return block.bytes;

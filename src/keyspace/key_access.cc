@@ -2,6 +2,7 @@
 #include <iterator>
 
 #include "base/clock.h"
+#include "base/copy.h"
 #include "keyspace/keyspace.h"
 #include "keyspace/value_types.h"
 
@@ -218,11 +219,11 @@ void KeyAccess::erase(int database, const Key& key, Found found) {
   write_effect(effects_, {.kind = EffectKind::kDelete, .database = database, .key = key.bytes});
   drop_extent(found);
   Keyspace::Stripe& home = stripe(key);
+  changed(home, database, key);  // before: the key may lie in the entry
   Shard& shard = keyspace_.shard(home, database);
   const uint64_t before = shard.memory_bytes();
   shard.erase(found, key.hash);
   keyspace_.report_memory(home, static_cast<int64_t>(shard.memory_bytes() - before));
-  changed(home, database, key);
 }
 
 Entry* KeyAccess::set_expiry(int database, const Key& key, Found found, int64_t expiry_ms) {
@@ -249,7 +250,7 @@ uint64_t KeyAccess::set_range(int database, const Key& key, Found found, uint64_
   Shard& shard = keyspace_.shard(home, database);
   const uint64_t before = shard.memory_bytes();
   const Shard::Writable writable = shard.make_writable(found, key.hash, offset + bytes.size());
-  std::memcpy(writable.bytes + offset, bytes.data(), bytes.size());
+  copy_bytes(writable.bytes + offset, bytes);
   keyspace_.report_memory(home, static_cast<int64_t>(shard.memory_bytes() - before));
   changed(home, database, key);
   return string_size(*writable.entry);

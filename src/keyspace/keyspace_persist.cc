@@ -2,6 +2,7 @@
 #include <mutex>
 
 #include "keyspace/keyspace.h"
+#include "base/copy.h"
 #include "keyspace/value_types.h"
 
 namespace pion {
@@ -50,7 +51,7 @@ void Keyspace::apply_to(Stripe& stripe, const Effect& effect, KeyHash hash) {
     default: {
       const std::string_view bytes = effect.value.bytes;
       const Shard::Writable writable = target.make_writable(found, hash, effect.offset + bytes.size());
-      std::memcpy(writable.bytes + effect.offset, bytes.data(), bytes.size());
+      copy_bytes(writable.bytes + effect.offset, bytes);
     }
   }
   report_memory(stripe, static_cast<int64_t>(target.memory_bytes() - before));

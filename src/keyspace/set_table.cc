@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/bytes.h"
+#include "base/copy.h"
 #include "keyspace/random.h"
 
 namespace pion {
@@ -60,7 +61,7 @@ bool SetTable::add(std::string_view member) {
   uint64_t head = member.size() << 1 | (block.from_page ? 1 : 0);
   for (; head >= 0x80; head >>= 7) *at++ = static_cast<char>(head | 0x80);
   *at++ = static_cast<char>(head);
-  std::memcpy(at, member.data(), member.size());
+  copy_bytes(at, member);
   blocks_bytes_ += Slab::rounded(size);
   from_malloc_ += !block.from_page;
   table_.insert(block.bytes, hash);

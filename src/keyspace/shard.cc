@@ -1,4 +1,5 @@
 #include "keyspace/shard.h"
+#include "base/copy.h"
 
 #include <algorithm>
 #include <cassert>
@@ -93,7 +94,7 @@ void Shard::place_value(Entry& entry, Encoding encoding, const NewValue& value, 
       store_le(entry.value() + sizeof(ExtentRef), value.extent_size);
       break;
     case Encoding::kInline:
-    case Encoding::kInlineRaw: std::memcpy(entry.value(), value.bytes.data(), value.bytes.size()); break;
+    case Encoding::kInlineRaw: copy_bytes(entry.value(), value.bytes); break;
     case Encoding::kObject:
       store_le(entry.value(), value.object);
       value.object->counted_bytes = value.object->memory_bytes();
@@ -180,7 +181,7 @@ Shard::Writable Shard::make_writable(Found found, KeyHash hash, uint64_t size) {
     store_le(fresh->value(), heap);
     bytes = heap->data();
   }
-  std::memcpy(bytes, old.data(), old.size());
+  copy_bytes(bytes, old);
   std::memset(bytes + old.size(), 0, size - old.size());
   fresh->set_clock(entry->clock());
   if (expiry_ms != 0) fresh->set_expiry(expiry_ms);
@@ -239,14 +240,14 @@ void Shard::splice(Found& found, KeyHash hash, size_t at, size_t removed, std::s
   if (on_heap && size <= entry->heap()->capacity && entry->heap()->capacity <= 2 * size && size > Entry::kLargestInline / 2) {
     char* bytes = entry->heap()->data();
     std::memmove(bytes + at + inserted.size(), behind.data(), behind.size());
-    std::memcpy(bytes + at, inserted.data(), inserted.size());
+    copy_bytes(bytes + at, inserted);
     entry->heap()->size = size;
     return;
   }
   if (!on_heap && size <= Entry::kLargestInline &&
       Slab::rounded(entry->block_bytes() - old.size() + size) == Slab::rounded(entry->block_bytes())) {
     std::memmove(entry->value() + at + inserted.size(), behind.data(), behind.size());
-    std::memcpy(entry->value() + at, inserted.data(), inserted.size());
+    copy_bytes(entry->value() + at, inserted);
     entry->reuse(entry->type(), entry->encoding(), size);
     return;
   }
@@ -268,8 +269,8 @@ void Shard::splice(Found& found, KeyHash hash, size_t at, size_t removed, std::s
   }
   char* bytes = heap_next ? heap->data() : target->value();
   std::memcpy(bytes, old.data(), at);
-  std::memcpy(bytes + at, inserted.data(), inserted.size());
-  std::memcpy(bytes + at + inserted.size(), behind.data(), behind.size());
+  copy_bytes(bytes + at, inserted);
+  copy_bytes(bytes + at + inserted.size(), behind);
   drop_value(*entry);
   if (heap_next) store_le(target->value(), heap);
   if (target == entry) return;

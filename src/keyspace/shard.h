@@ -146,9 +146,9 @@ class Shard {
 
   static void prefetch_entries(const Bucket& bucket) {
     for (uint64_t word : bucket.slots) {
-      const auto* entry = reinterpret_cast<const char*>(word & kPointerMask);
-      __builtin_prefetch(entry);
-      __builtin_prefetch(entry + 64);
+      const uint64_t entry = word & kPointerMask;  // a number: no entry is no pointer to add to
+      __builtin_prefetch(reinterpret_cast<const void*>(entry));
+      __builtin_prefetch(reinterpret_cast<const void*>(entry + 64));
     }
   }
 

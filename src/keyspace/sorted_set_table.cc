@@ -1,6 +1,7 @@
 #include "keyspace/sorted_set_table.h"
 
 #include "base/bytes.h"
+#include "base/copy.h"
 #include "keyspace/varint.h"
 
 namespace pion {
@@ -60,7 +61,7 @@ void SortedSetTable::set(std::string_view member, double score) {
   char* at = static_cast<char*>(block.bytes);
   store_le(at, score);
   at[kFlagAt] = block.from_page;
-  std::memcpy(write_varint(at + kSizeAt, member.size()), member.data(), member.size());
+  copy_bytes(write_varint(at + kSizeAt, member.size()), member);
   blocks_bytes_ += Slab::rounded(size);
   from_malloc_ += !block.from_page;
   table_.insert(block.bytes, hash);

@@ -1,4 +1,5 @@
 #include "keyspace/stream.h"
+#include "base/copy.h"
 
 #include <algorithm>
 #include <cstring>
@@ -154,7 +155,7 @@ void Stream::drop_front(uint64_t count) {
 
 void Stream::add_raw_block(StreamId base, const StreamBlock& counters, std::string_view bytes) {
   StreamBlock* block = StreamBlock::make(static_cast<uint32_t>(bytes.size()));
-  std::memcpy(block->data(), bytes.data(), bytes.size());
+  copy_bytes(block->data(), bytes);
   block->size = static_cast<uint32_t>(bytes.size());
   block->last = counters.last;
   block->count = counters.count;

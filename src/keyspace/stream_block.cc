@@ -6,6 +6,7 @@
 #include <new>
 
 #include "base/bytes.h"
+#include "base/copy.h"
 #include "keyspace/collection_limits.h"
 #include "keyspace/entry.h"
 
@@ -101,7 +102,7 @@ StreamBlock* StreamBlock::first(StreamId id, StreamFields fields) {
     master += listpack_element(fields[i]);
   }
   StreamBlock* block = make(std::max(kFirstCapacity, as_u32(names.size() + 64)));
-  std::memcpy(block->data(), names.data(), names.size());
+  copy_bytes(block->data(), names);
   block->size = static_cast<uint32_t>(names.size());
   block->listpack_bytes = as_u32(master);
   return append(block, id, id, fields);
@@ -131,7 +132,7 @@ StreamBlock* StreamBlock::append(StreamBlock* block, StreamId base, StreamId id,
     block = static_cast<StreamBlock*>(memory);
     block->capacity = capacity;
   }
-  std::memcpy(block->data() + block->size, bytes.data(), bytes.size());
+  copy_bytes(block->data() + block->size, bytes);
   block->size = static_cast<uint32_t>(needed);
   block->last = id;
   ++block->count;
