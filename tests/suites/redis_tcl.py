@@ -21,7 +21,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from support.servers import PionServer, Redis82, Server, free_port  # noqa: E402
+from support.servers import PionServer, Redis82, Server  # noqa: E402
 
 UNITS = [
     "dump", "protocol", "keyspace", "scan", "info-command", "type/string", "type/incr", "type/list", "type/list-3", "type/set",
@@ -92,9 +92,8 @@ def run_unit(server: Server, unit: str, denied: tuple[str, ...] = DENIED_TAGS) -
     """Runs one unit against a running server, whose data it deletes."""
     with tempfile.TemporaryDirectory(prefix="pion-tcl-") as work:
         copy_suite(Path(work))
-        # The suite listens 32 ports below its base; several runs of it may go on at a time.
         command = [
-            "tclsh", "tests/test_helper.tcl", "--host", "127.0.0.1", "--port", str(server.port), "--baseport", str(free_port() + 32), "--durable", "--ignore-encoding",
+            "tclsh", "tests/test_helper.tcl", "--host", "127.0.0.1", "--port", str(server.port), "--durable", "--ignore-encoding",
             "--timeout", str(SILENCE_TIMEOUT_S), "--single", f"unit/{unit}", "--tags", " ".join(f"-{tag}" for tag in denied),
         ]  # fmt: skip
         try:
