@@ -23,6 +23,11 @@ void store_le(void* to, T value) {
   std::memcpy(to, &value, sizeof value);
 }
 
+// An empty view may have no address, which memcpy must not be given.
+inline void copy_bytes(char* to, std::string_view from) {
+  if (!from.empty()) std::memcpy(to, from.data(), from.size());
+}
+
 // Appends to a string that the caller owns.
 class ByteWriter {
  public:

@@ -24,10 +24,10 @@ bool TypedKeys::replace(size_t index, ValueType type, const std::string& encoded
   return true;
 }
 
-void TypedKeys::change(size_t index, ValueType type, std::string_view delta, KeyEvent kind, std::string_view event) {
+void TypedKeys::change(size_t index, Found found, ValueType type, std::string_view delta, KeyEvent kind, std::string_view event) {
   const Key& key = keys_[index];
   const int database = ctx_.session.database;
-  const Found left = access_.change(database, key, find(index, KeyAccess::Lookup::kPeek), type, delta);
+  const Found left = access_.change(database, key, found, type, delta);
   access_.event(kind, event, database, key);
   if (!left) access_.event(KeyEvent::kGeneric, "del", database, key);
 }
@@ -74,6 +74,25 @@ bool parse_scan_options(CommandContext& ctx, bool is_hash, ElementScan& scan) {
       return ctx.reply.error(kSyntaxError), false;
     }
   }
+  return true;
+}
+
+std::optional<size_t> counted_keys_argument(CommandContext& ctx, size_t position, std::vector<std::string_view>& names) {
+  int64_t keys = 0;
+  if (!range_argument(ctx, position, 1, INT64_MAX, keys, "ERR numkeys should be greater than 0")) return std::nullopt;
+  if (static_cast<uint64_t>(keys) >= ctx.argc() - position - 1) return ctx.reply.error(kSyntaxError), std::nullopt;
+  const size_t end = position + 1 + static_cast<size_t>(keys);
+  for (size_t i = position + 1; i < end; ++i) names.push_back(ctx.arg(i));
+  return end;
+}
+
+bool count_option(CommandContext& ctx, size_t position, uint64_t& count) {
+  if (position == ctx.argc()) return true;
+  if (!same_word(ctx.arg(position), "COUNT") || position + 1 == ctx.argc()) return ctx.reply.error(kSyntaxError), false;
+  int64_t given = 0;
+  if (!range_argument(ctx, position + 1, 1, INT64_MAX, given, "ERR count should be greater than 0")) return false;
+  if (position + 2 < ctx.argc()) return ctx.reply.error(kSyntaxError), false;
+  count = static_cast<uint64_t>(given);
   return true;
 }
 

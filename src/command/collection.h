@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -78,7 +79,10 @@ class TypedKey {
 // Several keys, locked together; each may hold anything.
 class TypedKeys {
  public:
-  TypedKeys(CommandContext& ctx, const std::vector<std::string_view>& names) : ctx_(ctx), keys_(hashed(ctx, names)), access_(*ctx.services.keyspace, keys_) {}
+  TypedKeys(CommandContext& ctx, std::span<const std::string_view> names)
+      : ctx_(ctx), keys_(hashed(ctx, names)), access_(*ctx.services.keyspace, keys_) {
+    if (ctx.session.no_touch) access_.no_touch();
+  }
   ~TypedKeys() { ctx_.require_lsn(access_.finish()); }
   TypedKeys(const TypedKeys&) = delete;
   TypedKeys& operator=(const TypedKeys&) = delete;
@@ -89,20 +93,23 @@ class TypedKeys {
   // A key's value gives way to a whole one, as its type writes it; to none when `encoded` is empty. False: refused, and the
   // error was answered. `event` is told when something is stored.
   bool replace(size_t index, ValueType type, const std::string& encoded, KeyEvent kind, std::string_view event);
-  // A delta to a value of that type.
-  void change(size_t index, ValueType type, std::string_view delta, KeyEvent kind, std::string_view event);
+  // A delta to a value of that type; `found` is find()'s latest answer.
+  void change(size_t index, Found found, ValueType type, std::string_view delta, KeyEvent kind, std::string_view event);
 
   KeyAccess& access() { return access_; }
   const std::vector<Key>& keys() const { return keys_; }
 
+ protected:
+  CommandContext& ctx_;
+
  private:
-  static std::vector<Key> hashed(CommandContext& ctx, const std::vector<std::string_view>& names) {
+  static std::vector<Key> hashed(CommandContext& ctx, std::span<const std::string_view> names) {
     std::vector<Key> keys;
+    keys.reserve(names.size());
     for (std::string_view name : names) keys.push_back(ctx.services.keyspace->key(name));
     return keys;
   }
 
-  CommandContext& ctx_;
   const std::vector<Key> keys_;
   KeyAccess access_;
 };
@@ -149,6 +156,11 @@ bool parse_scan_cursor(CommandContext& ctx, ElementScan& scan);
 bool parse_scan_options(CommandContext& ctx, bool is_hash, ElementScan& scan);
 // As Redis 8.2 reads a cursor.
 std::optional<uint64_t> cursor_argument(std::string_view text);
+
+// "numkeys key ... word", at `position`: the names of the keys, and where the word stands. Empty: the error was answered.
+std::optional<size_t> counted_keys_argument(CommandContext& ctx, size_t position, std::vector<std::string_view>& names);
+// "[COUNT count]", from `position` to the end; without it `count` stays. False: the error was answered.
+bool count_option(CommandContext& ctx, size_t position, uint64_t& count);
 
 // A long in a range, as Redis' getRangeLongFromObjectOrReply; without a text the errors are Redis' usual ones.
 bool range_argument(CommandContext& ctx, size_t position, int64_t least, int64_t most, int64_t& value, std::string_view text = {});

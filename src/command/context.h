@@ -117,4 +117,11 @@ inline Outcome answer_lines(CommandContext& context, std::span<const std::string
   return Outcome::kDone;
 }
 
+// What Redis answers when a subcommand's arguments are none of its forms. `container` in upper case.
+inline Outcome bad_subcommand(CommandContext& context, std::string_view container) {
+  std::string text("ERR unknown subcommand or wrong number of arguments for '");
+  context.reply.error(text.append(context.arg(1)).append("'. Try ").append(container).append(" HELP."));
+  return Outcome::kDone;
+}
+
 }  // namespace pion

@@ -188,8 +188,7 @@ Look look_at(CommandContext& ctx, KeyAccess& access, std::span<const Key> keys, 
 
 Outcome run(CommandContext& ctx, BitOp op) {
   Keyspace& keyspace = *ctx.services.keyspace;
-  std::vector<Key> keys;  // the destination first
-  for (size_t i = 2; i < ctx.argc(); ++i) keys.push_back(keyspace.key(ctx.arg(i)));
+  const std::vector<Key> keys = keys_of_arguments(ctx, 2);  // the destination first
   const std::span<const Key> source_keys = std::span(keys).subspan(1);
   std::vector<Source> sources;
   for (int attempt = 0;; ++attempt) {

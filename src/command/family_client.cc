@@ -288,10 +288,7 @@ Outcome client_kill(CommandContext& context) {
 
 // CLIENT PAUSE timeout [WRITE|ALL]
 Outcome client_pause(CommandContext& context) {
-  if (context.argc() > 4) {
-    context.reply.error("ERR unknown subcommand or wrong number of arguments for '" + std::string(context.arg(1)) + "'. Try CLIENT HELP.");
-    return Outcome::kDone;
-  }
+  if (context.argc() > 4) return bad_subcommand(context, "CLIENT");
   bool only_writes = false;
   if (context.argc() == 4) {
     only_writes = same_word(context.arg(3), "write");
@@ -315,10 +312,7 @@ Outcome client_unpause(CommandContext& context) {
 
 // CLIENT UNBLOCK id [TIMEOUT|ERROR]
 Outcome client_unblock(CommandContext& context) {
-  if (context.argc() > 4) {
-    context.reply.error("ERR unknown subcommand or wrong number of arguments for '" + std::string(context.arg(1)) + "'. Try CLIENT HELP.");
-    return Outcome::kDone;
-  }
+  if (context.argc() > 4) return bad_subcommand(context, "CLIENT");
   const bool with_error = context.argc() == 4 && same_word(context.arg(3), "error");
   if (context.argc() == 4 && !with_error && !same_word(context.arg(3), "timeout")) {
     return context.reply.error("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"), Outcome::kDone;

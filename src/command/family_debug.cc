@@ -136,8 +136,7 @@ Outcome debug(CommandContext& context) {
     log_warning("DEBUG PANIC: the process ends at once, as asked");
     std::abort();
   }
-  context.reply.error("ERR unknown subcommand or wrong number of arguments for '" + std::string(name) + "'. Try DEBUG HELP.");
-  return Outcome::kDone;
+  return bad_subcommand(context, "DEBUG");
 }
 
 }  // namespace pion

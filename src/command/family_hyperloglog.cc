@@ -151,8 +151,7 @@ Outcome pfcount_command(CommandContext& ctx) {
   if (ctx.argc() == 2) return count_one(ctx);
   if (ctx.argc() - 1 > kKeysOnReactor && !ctx.on_worker) return Outcome::kNeedsWorker;
   Keyspace& keyspace = *ctx.services.keyspace;
-  std::vector<Key> keys;
-  for (size_t i = 1; i < ctx.argc(); ++i) keys.push_back(keyspace.key(ctx.arg(i)));
+  const std::vector<Key> keys = keys_of_arguments(ctx, 1);
   hll::Registers registers{};
   bool any_dense = false;
   KeyAccess access(keyspace, keys);
@@ -166,8 +165,7 @@ Outcome pfcount_command(CommandContext& ctx) {
 Outcome pfmerge_command(CommandContext& ctx) {
   if (ctx.argc() - 1 > kKeysOnReactor && !ctx.on_worker) return Outcome::kNeedsWorker;
   Keyspace& keyspace = *ctx.services.keyspace;
-  std::vector<Key> keys;  // the destination is the first source too
-  for (size_t i = 1; i < ctx.argc(); ++i) keys.push_back(keyspace.key(ctx.arg(i)));
+  const std::vector<Key> keys = keys_of_arguments(ctx, 1);  // the destination is the first source too
   if (!admitted(ctx, keys[0].bytes.size() + kRecordBytes)) return Outcome::kDone;
   hll::Registers registers{};
   bool any_dense = false, damaged = false;

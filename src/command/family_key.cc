@@ -11,15 +11,8 @@
 namespace pion {
 namespace {
 
-std::vector<Key> keys_of(const CommandContext& ctx) {
-  std::vector<Key> keys;
-  keys.reserve(ctx.argc() - 1);
-  for (size_t i = 1; i < ctx.argc(); ++i) keys.push_back(ctx.services.keyspace->key(ctx.arg(i)));
-  return keys;
-}
-
 Outcome del_command(CommandContext& ctx) {
-  const std::vector<Key> keys = keys_of(ctx);
+  const std::vector<Key> keys = keys_of_arguments(ctx, 1);
   uint64_t record_bytes = 0;
   for (const Key& key : keys) record_bytes += key.bytes.size() + 16;
   if (!admitted(ctx, record_bytes)) return Outcome::kDone;
@@ -38,7 +31,7 @@ Outcome del_command(CommandContext& ctx) {
 }
 
 Outcome count_keys(CommandContext& ctx, KeyAccess::Lookup lookup) {
-  const std::vector<Key> keys = keys_of(ctx);
+  const std::vector<Key> keys = keys_of_arguments(ctx, 1);
   KeyAccess access(*ctx.services.keyspace, keys);
   int64_t there = 0;
   for (const Key& key : keys) there += access.find(ctx.session.database, key, lookup) ? 1 : 0;

@@ -23,7 +23,7 @@ Outcome pop(CommandContext& ctx, ListEnd end) {
   const std::string_view names[] = {ctx.arg(1)};
   ListKeys keys(ctx, names);
   Found found;
-  if (!keys.find(0, found)) return Outcome::kDone;
+  if (!keys.find_list(0, found)) return Outcome::kDone;
   if (!found) return counted ? ctx.reply.nil_array() : ctx.reply.nil(), Outcome::kDone;
   if (counted && count == 0) return ctx.reply.array(0), Outcome::kDone;
   const uint64_t taken = std::min(static_cast<uint64_t>(count), ListReader(*found.entry).size());
@@ -37,13 +37,13 @@ Outcome move(CommandContext& ctx, ListEnd from_end, ListEnd to_end, std::optiona
   const std::string_view names[] = {ctx.arg(1), ctx.arg(2)};
   ListKeys keys(ctx, names);
   Found source, target;
-  if (!keys.find(0, source)) return Outcome::kDone;
+  if (!keys.find_list(0, source)) return Outcome::kDone;
   if (timeout_ms && (!source || must_queue(ctx, keys.access(), keys.keys()[0]))) {
     if (!ctx.may_block()) return ctx.reply.nil(), Outcome::kDone;
     return wait_for_keys(ctx, keys.access(), {keys.keys().data(), 1}, {.type = ValueType::kList, .timeout_ms = *timeout_ms});
   }
   if (!source) return ctx.reply.nil(), Outcome::kDone;
-  if (!keys.find(1, target)) return Outcome::kDone;
+  if (!keys.find_list(1, target)) return Outcome::kDone;
   source = keys.access().find_again(ctx.session.database, keys.keys()[0]);  // an expired target may have been removed
   // Asked under the lock, where the element's size is known: the answer does not wait for anything.
   const ListReader reader(*source.entry);
@@ -67,7 +67,7 @@ Outcome pop_first(CommandContext& ctx, const PopRequest& request) {
   ListKeys lists(ctx, request.names);
   for (size_t i = 0; i < request.names.size(); ++i) {
     Found found;
-    if (!lists.find(i, found)) return Outcome::kDone;
+    if (!lists.find_list(i, found)) return Outcome::kDone;
     if (!found) continue;
     if (request.timeout_ms && must_queue(ctx, lists.access(), lists.keys()[i])) break;
     const uint64_t taken = std::min(request.count, ListReader(*found.entry).size());
@@ -91,20 +91,12 @@ Outcome blocking_pop(CommandContext& ctx, ListEnd end) {
 
 // numkeys key ... LEFT|RIGHT [COUNT count], from `at` on. False: the error was answered.
 bool parse_pop_from_many(CommandContext& ctx, size_t at, PopRequest& request) {
-  int64_t keys = 0, count = -1;
-  if (!range_argument(ctx, at, 1, INT64_MAX, keys, "ERR numkeys should be greater than 0")) return false;
-  if (keys >= static_cast<int64_t>(ctx.argc() - at) - 1) return ctx.reply.error(kSyntaxError), false;
-  const size_t where = at + 1 + static_cast<size_t>(keys);
-  const auto end = list_end_argument(ctx, where);
+  const auto where = counted_keys_argument(ctx, at, request.names);
+  if (!where) return false;
+  const auto end = list_end_argument(ctx, *where);
   if (!end) return false;
-  for (size_t i = where + 1; i < ctx.argc(); i += 2) {
-    if (count != -1 || i + 1 >= ctx.argc() || !same_word(ctx.arg(i), "count")) return ctx.reply.error(kSyntaxError), false;
-    if (!range_argument(ctx, i + 1, 1, INT64_MAX, count, "ERR count should be greater than 0")) return false;
-  }
-  for (size_t i = at + 1; i < where; ++i) request.names.push_back(ctx.arg(i));
   request.end = *end;
-  request.count = count < 0 ? 1 : static_cast<uint64_t>(count);
-  return true;
+  return count_option(ctx, *where + 1, request.count);
 }
 
 Outcome move_between_ends(CommandContext& ctx, bool waits) {

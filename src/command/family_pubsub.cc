@@ -110,10 +110,7 @@ Outcome publish(CommandContext& context) {
 
 template <Kind kind>
 Outcome pubsub_channels(CommandContext& context) {
-  if (context.argc() > 3) {
-    context.reply.error("ERR unknown subcommand or wrong number of arguments for '" + std::string(context.arg(1)) + "'. Try PUBSUB HELP.");
-    return Outcome::kDone;
-  }
+  if (context.argc() > 3) return bad_subcommand(context, "PUBSUB");
   const auto pattern = context.argc() == 3 ? std::optional(context.arg(2)) : std::nullopt;
   const std::vector<std::string> names = context.services.pubsub->channels(kind, pattern);
   context.reply.array(static_cast<int64_t>(names.size()));

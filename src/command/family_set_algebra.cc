@@ -233,14 +233,8 @@ class Calculation {
   std::optional<LabelTracker> tracker_;
 };
 
-std::vector<Key> keys_of(CommandContext& ctx, size_t first, size_t end) {
-  std::vector<Key> keys;
-  for (size_t i = first; i < end; ++i) keys.push_back(ctx.services.keyspace->key(ctx.arg(i)));
-  return keys;
-}
-
 Outcome run(CommandContext& ctx, Algebra algebra, std::string_view event = {}) {
-  const Request request{.algebra = algebra, .keys = keys_of(ctx, 1, ctx.argc()), .stores = !event.empty(), .event = event};
+  const Request request{.algebra = algebra, .keys = keys_of_arguments(ctx, 1), .stores = !event.empty(), .event = event};
   return Calculation(ctx, request).run();
 }
 
@@ -282,7 +276,7 @@ Outcome sintercard_command(CommandContext& ctx) {
     if (!same_word(ctx.arg(i), "LIMIT") || i + 1 == ctx.argc()) return ctx.reply.error(kSyntaxError), Outcome::kDone;
     if (!range_argument(ctx, i + 1, 0, INT64_MAX, limit, "ERR LIMIT can't be negative")) return Outcome::kDone;
   }
-  const Request request{.algebra = Algebra::kInter, .keys = keys_of(ctx, 2, 2 + static_cast<size_t>(count)), .only_counts = true,
+  const Request request{.algebra = Algebra::kInter, .keys = keys_of_arguments(ctx, 2, 2 + static_cast<size_t>(count)), .only_counts = true,
                         .limit = static_cast<uint64_t>(limit)};
   return Calculation(ctx, request).run();
 }

@@ -46,8 +46,8 @@ void reply_popped(CommandContext& ctx, const std::vector<ScoredMember>& popped, 
 // About what the record takes is known under the lock only: asked there, the answer does not wait for anything.
 bool admitted_to_pop(CommandContext& ctx, std::string_view key) { return admitted(ctx, key.size() + delta_of_thread().size() + 32); }
 
-bool too_many(const CommandContext& ctx, const SortedSetReader& set, int64_t count) {
-  return !ctx.on_worker && std::min(static_cast<uint64_t>(count), set.size()) > kElementsOnReactor;
+bool too_many(const CommandContext& ctx, const SortedSetReader& set, uint64_t count) {
+  return !ctx.on_worker && std::min(count, set.size()) > kElementsOnReactor;
 }
 
 Outcome pop_generic(CommandContext& ctx, bool greatest) {
@@ -59,7 +59,7 @@ Outcome pop_generic(CommandContext& ctx, bool greatest) {
   if (!set.exists() || count == 0) return ctx.reply.array(0), Outcome::kDone;
   const Shape shape = ctx.argc() == 3 && ctx.reply.protocol() > 2 ? Shape::kPairs : Shape::kFlat;
   const SortedSetReader reader(set.entry());
-  if (too_many(ctx, reader, count)) return Outcome::kNeedsWorker;
+  if (too_many(ctx, reader, static_cast<uint64_t>(count))) return Outcome::kNeedsWorker;
   const std::vector<ScoredMember> popped = choose(reader, static_cast<uint64_t>(count), greatest);
   if (!admitted_to_pop(ctx, ctx.arg(1))) return Outcome::kDone;
   reply_popped(ctx, popped, shape);
@@ -70,7 +70,7 @@ Outcome pop_generic(CommandContext& ctx, bool greatest) {
 struct PopRequest {
   std::vector<std::string_view> names;
   bool greatest = false;
-  int64_t count = 1;
+  uint64_t count = 1;
   bool flat = false;  // the key, the member, its score
   std::optional<int64_t> timeout_ms;
 };
@@ -85,7 +85,7 @@ Outcome pop_first(CommandContext& ctx, const PopRequest& request) {
     if (request.timeout_ms && must_queue(ctx, sets.access(), sets.keys()[i])) break;
     const SortedSetReader reader(*found.entry);
     if (too_many(ctx, reader, request.count)) return Outcome::kNeedsWorker;
-    const std::vector<ScoredMember> popped = choose(reader, static_cast<uint64_t>(request.count), request.greatest);
+    const std::vector<ScoredMember> popped = choose(reader, request.count, request.greatest);
     if (!admitted_to_pop(ctx, request.names[i])) return Outcome::kDone;
     ctx.reply.array(request.flat ? 3 : 2);
     ctx.reply.bulk(request.names[i]);
@@ -95,7 +95,7 @@ Outcome pop_first(CommandContext& ctx, const PopRequest& request) {
     } else {
       reply_popped(ctx, popped, Shape::kPairs);
     }
-    sets.change(i, ValueType::kSortedSet, delta_of_thread(), KeyEvent::kSortedSet, request.greatest ? "zpopmax" : "zpopmin");
+    sets.change(i, found, ValueType::kSortedSet, delta_of_thread(), KeyEvent::kSortedSet, request.greatest ? "zpopmax" : "zpopmin");
     return Outcome::kDone;
   }
   if (!request.timeout_ms) return ctx.reply.nil_array(), Outcome::kDone;
@@ -112,19 +112,11 @@ Outcome blocking_pop(CommandContext& ctx, bool greatest) {
 
 // numkeys key ... MIN|MAX [COUNT count], from `at` on. False: the error was answered.
 bool parse_pop_from_many(CommandContext& ctx, size_t at, PopRequest& request) {
-  int64_t keys = 0, count = -1;
-  if (!range_argument(ctx, at, 1, INT64_MAX, keys, "ERR numkeys should be greater than 0")) return false;
-  if (static_cast<uint64_t>(keys) >= ctx.argc() - at - 1) return ctx.reply.error(kSyntaxError), false;
-  const size_t where = at + 1 + static_cast<size_t>(keys);
-  request.greatest = same_word(ctx.arg(where), "MAX");
-  if (!request.greatest && !same_word(ctx.arg(where), "MIN")) return ctx.reply.error(kSyntaxError), false;
-  for (size_t i = where + 1; i < ctx.argc(); ++i) {
-    if (count != -1 || !same_word(ctx.arg(i), "COUNT") || i + 1 >= ctx.argc()) return ctx.reply.error(kSyntaxError), false;
-    if (!range_argument(ctx, ++i, 1, INT64_MAX, count, "ERR count should be greater than 0")) return false;
-  }
-  for (size_t i = at + 1; i < where; ++i) request.names.push_back(ctx.arg(i));
-  if (count != -1) request.count = count;
-  return true;
+  const auto where = counted_keys_argument(ctx, at, request.names);
+  if (!where) return false;
+  request.greatest = same_word(ctx.arg(*where), "MAX");
+  if (!request.greatest && !same_word(ctx.arg(*where), "MIN")) return ctx.reply.error(kSyntaxError), false;
+  return count_option(ctx, *where + 1, request.count);
 }
 
 // Redis prints a score here as its listpack holds it, and with 17 digits when it comes from a skip list.

@@ -187,7 +187,8 @@ Outcome zremrangebylex_command(CommandContext& ctx) { return remove_generic(ctx,
 Outcome zrangestore_command(CommandContext& ctx) {
   RangeRequest request;
   if (!parse_range(ctx, 3, true, request)) return Outcome::kDone;
-  TypedKeys keys(ctx, {ctx.arg(1), ctx.arg(2)});
+  const std::string_view names[] = {ctx.arg(1), ctx.arg(2)};
+  TypedKeys keys(ctx, names);
   const Found source = keys.find(1, Lookup::kRead);
   if (source && source.entry->type() != ValueType::kSortedSet) return ctx.reply.error(kWrongType), Outcome::kDone;
   SortedSetBuilder result;

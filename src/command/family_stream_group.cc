@@ -13,12 +13,6 @@ namespace {
 using Lookup = KeyAccess::Lookup;
 using Op = StreamDelta::Op;
 
-Outcome bad_subcommand(CommandContext& ctx) {
-  std::string text("ERR unknown subcommand or wrong number of arguments for '");
-  ctx.reply.error(text.append(ctx.arg(1)).append("'. Try XGROUP HELP."));
-  return Outcome::kDone;
-}
-
 struct GroupOptions {
   bool make_stream = false;
   int64_t entries_read = StreamGroup::kUnknown;
@@ -33,7 +27,7 @@ bool parse_group_options(CommandContext& ctx, bool creates, GroupOptions& option
       if (!number_argument(ctx, ++i, options.entries_read)) return false;
       if (options.entries_read < -1) return ctx.reply.error("ERR value for ENTRIESREAD must be positive or -1"), false;
     } else {
-      return bad_subcommand(ctx), false;
+      return bad_subcommand(ctx, "XGROUP"), false;
     }
   }
   return true;

@@ -126,11 +126,7 @@ Outcome xinfo_stream_command(CommandContext& ctx) {
     return Outcome::kDone;
   }
   const bool counted = ctx.argc() == 6 && same_word(ctx.arg(4), "COUNT");
-  if (!same_word(ctx.arg(3), "FULL") || (ctx.argc() != 4 && !counted)) {
-    std::string text("ERR unknown subcommand or wrong number of arguments for '");
-    ctx.reply.error(text.append(ctx.arg(1)).append("'. Try XINFO HELP."));
-    return Outcome::kDone;
-  }
+  if (!same_word(ctx.arg(3), "FULL") || (ctx.argc() != 4 && !counted)) return bad_subcommand(ctx, "XINFO");
   constexpr int64_t kUsualCount = 10;
   int64_t count = kUsualCount;
   if (counted && !number_argument(ctx, 5, count)) return Outcome::kDone;

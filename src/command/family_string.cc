@@ -228,8 +228,7 @@ Outcome getex_command(CommandContext& ctx) {
 
 Outcome mget_command(CommandContext& ctx) {
   Keyspace& keyspace = *ctx.services.keyspace;
-  std::vector<Key> keys;
-  for (size_t i = 1; i < ctx.argc(); ++i) keys.push_back(keyspace.key(ctx.arg(i)));
+  const std::vector<Key> keys = keys_of_arguments(ctx, 1);
   KeyAccess access(keyspace, keys);
   if (ctx.session.no_touch) access.no_touch();
   if (!ctx.on_worker) {

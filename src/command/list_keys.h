@@ -19,28 +19,17 @@ std::optional<ListEnd> list_end_argument(CommandContext& ctx, size_t position);
 
 void reply_text(ReplyWriter& reply, const ShortText& text);
 
-// Keys that hold lists, or nothing, all locked while this lives; the reply waits for what was read or written.
-class ListKeys {
+// Keys that hold lists, or nothing.
+class ListKeys : public TypedKeys {
  public:
-  ListKeys(CommandContext& ctx, std::span<const std::string_view> names);
-  ~ListKeys() { ctx_.require_lsn(access_.finish()); }
-  ListKeys(const ListKeys&) = delete;
-  ListKeys& operator=(const ListKeys&) = delete;
+  using TypedKeys::TypedKeys;
 
   // Empty: no such key. False: it holds another type, and that was answered.
-  bool find(size_t number, Found& found);
+  bool find_list(size_t number, Found& found);
   // Answers `count` elements from an end, and removes them. An array, or one element without an array.
   void pop(size_t number, Found found, ListEnd end, uint64_t count, bool as_array);
   // From one list's end to another's (which may be the same, and may not be there yet); the element is answered.
   void move(size_t from, Found source, ListEnd from_end, size_t to, Found target, ListEnd to_end);
-
-  KeyAccess& access() { return access_; }
-  const std::vector<Key>& keys() const { return keys_; }
-
- private:
-  CommandContext& ctx_;
-  const std::vector<Key> keys_;
-  KeyAccess access_;
 };
 
 }  // namespace pion

@@ -828,39 +828,39 @@ constexpr ArgumentDoc kArguments173[] = {
     {.name = "ids", .type = "block", .token = "IDS", .children = kArguments161},
 };
 constexpr ArgumentDoc kArguments174[] = {
+    {.name = "id", .type = "string"},
+    {.name = "new-id", .type = "pure-token", .token = "$"},
+};
+constexpr ArgumentDoc kArguments175[] = {
+    {.name = "key", .type = "key", .key_spec = 0},
+    {.name = "group", .type = "string"},
+    {.name = "id-selector", .type = "oneof", .children = kArguments174},
+    {.name = "mkstream", .type = "pure-token", .token = "MKSTREAM", .flags = 1},
+    {.name = "entriesread", .type = "integer", .token = "ENTRIESREAD", .flags = 1, .display = "entries-read"},
+};
+constexpr KeySpecDoc kKeySpecs176[] = {
+    {.flags = "RW insert", .index = 2, .last = 0, .step = 1, .limit = 0},
+};
+constexpr ArgumentDoc kArguments177[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "group", .type = "string"},
     {.name = "consumer", .type = "string"},
 };
-constexpr KeySpecDoc kKeySpecs175[] = {
-    {.flags = "RW insert", .index = 2, .last = 0, .step = 1, .limit = 0},
-};
-constexpr KeySpecDoc kKeySpecs176[] = {
+constexpr KeySpecDoc kKeySpecs178[] = {
     {.flags = "RW delete", .index = 2, .last = 0, .step = 1, .limit = 0},
-};
-constexpr ArgumentDoc kArguments177[] = {
-    {.name = "id", .type = "string"},
-    {.name = "new-id", .type = "pure-token", .token = "$"},
-};
-constexpr ArgumentDoc kArguments178[] = {
-    {.name = "key", .type = "key", .key_spec = 0},
-    {.name = "group", .type = "string"},
-    {.name = "id-selector", .type = "oneof", .children = kArguments177},
-    {.name = "mkstream", .type = "pure-token", .token = "MKSTREAM", .flags = 1},
-    {.name = "entriesread", .type = "integer", .token = "ENTRIESREAD", .flags = 1, .display = "entries-read"},
 };
 constexpr ArgumentDoc kArguments179[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "group", .type = "string"},
-    {.name = "id-selector", .type = "oneof", .children = kArguments177},
-    {.name = "entriesread", .type = "integer", .token = "ENTRIESREAD", .flags = 1, .display = "entries-read"},
 };
-constexpr KeySpecDoc kKeySpecs180[] = {
-    {.flags = "RW update", .index = 2, .last = 0, .step = 1, .limit = 0},
-};
-constexpr ArgumentDoc kArguments181[] = {
+constexpr ArgumentDoc kArguments180[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "group", .type = "string"},
+    {.name = "id-selector", .type = "oneof", .children = kArguments174},
+    {.name = "entriesread", .type = "integer", .token = "ENTRIESREAD", .flags = 1, .display = "entries-read"},
+};
+constexpr KeySpecDoc kKeySpecs181[] = {
+    {.flags = "RW update", .index = 2, .last = 0, .step = 1, .limit = 0},
 };
 constexpr KeySpecDoc kKeySpecs182[] = {
     {.flags = "RO access", .index = 2, .last = 0, .step = 1, .limit = 0},
@@ -1085,13 +1085,13 @@ constexpr ArgumentDoc kArguments220[] = {
     {.name = "count", .type = "integer", .flags = 1},
 };
 constexpr ArgumentDoc kArguments221[] = {
-    {.name = "event", .type = "string", .flags = 3},
-};
-constexpr ArgumentDoc kArguments222[] = {
     {.name = "event", .type = "string"},
 };
-constexpr ArgumentDoc kArguments223[] = {
+constexpr ArgumentDoc kArguments222[] = {
     {.name = "command", .type = "string", .flags = 3},
+};
+constexpr ArgumentDoc kArguments223[] = {
+    {.name = "event", .type = "string", .flags = 3},
 };
 constexpr ArgumentDoc kArguments224[] = {
     {.name = "key", .type = "key", .key_spec = 0},
@@ -1127,13 +1127,13 @@ constexpr ArgumentDoc kArguments229[] = {
     {.name = "message", .type = "string"},
 };
 constexpr ArgumentDoc kArguments230[] = {
-    {.name = "shardchannel", .type = "string", .flags = 3},
-};
-constexpr ArgumentDoc kArguments231[] = {
     {.name = "pattern", .type = "pattern", .flags = 1},
 };
-constexpr ArgumentDoc kArguments232[] = {
+constexpr ArgumentDoc kArguments231[] = {
     {.name = "channel", .type = "string", .flags = 3},
+};
+constexpr ArgumentDoc kArguments232[] = {
+    {.name = "shardchannel", .type = "string", .flags = 3},
 };
 constexpr ArgumentDoc kArguments233[] = {
     {.name = "pattern", .type = "pattern", .flags = 3},
@@ -1159,86 +1159,86 @@ constexpr ArgumentDoc kArguments239[] = {
     {.name = "password", .type = "string"},
 };
 constexpr ArgumentDoc kArguments240[] = {
-    {.name = "on", .type = "pure-token", .token = "ON"},
-    {.name = "off", .type = "pure-token", .token = "OFF"},
-};
-constexpr ArgumentDoc kArguments241[] = {
-    {.name = "enabled", .type = "oneof", .children = kArguments240},
-};
-constexpr ArgumentDoc kArguments242[] = {
-    {.name = "connection-name", .type = "string"},
-};
-constexpr ArgumentDoc kArguments243[] = {
-    {.name = "libname", .type = "string", .token = "LIB-NAME"},
-    {.name = "libver", .type = "string", .token = "LIB-VER"},
-};
-constexpr ArgumentDoc kArguments244[] = {
-    {.name = "attr", .type = "oneof", .children = kArguments243},
-};
-constexpr ArgumentDoc kArguments245[] = {
     {.name = "yes", .type = "pure-token", .token = "YES"},
     {.name = "no", .type = "pure-token", .token = "NO"},
 };
-constexpr ArgumentDoc kArguments246[] = {
-    {.name = "mode", .type = "oneof", .children = kArguments245},
+constexpr ArgumentDoc kArguments241[] = {
+    {.name = "mode", .type = "oneof", .children = kArguments240},
 };
-constexpr ArgumentDoc kArguments247[] = {
-    {.name = "normal", .type = "pure-token", .token = "NORMAL"},
-    {.name = "master", .type = "pure-token", .token = "MASTER"},
-    {.name = "replica", .type = "pure-token", .token = "REPLICA"},
-    {.name = "pubsub", .type = "pure-token", .token = "PUBSUB"},
-};
-constexpr ArgumentDoc kArguments248[] = {
-    {.name = "client-type", .type = "oneof", .token = "TYPE", .flags = 1, .children = kArguments247, .since = "5.0.0"},
-    {.name = "client-id", .type = "integer", .token = "ID", .flags = 3, .since = "6.2.0"},
-};
-constexpr ArgumentDoc kArguments249[] = {
-    {.name = "status", .type = "oneof", .children = kArguments240},
-    {.name = "client-id", .type = "integer", .token = "REDIRECT", .flags = 1},
-    {.name = "prefix", .type = "string", .token = "PREFIX", .flags = 7},
-    {.name = "bcast", .type = "pure-token", .token = "BCAST", .flags = 1},
-    {.name = "optin", .type = "pure-token", .token = "OPTIN", .flags = 1},
-    {.name = "optout", .type = "pure-token", .token = "OPTOUT", .flags = 1},
-    {.name = "noloop", .type = "pure-token", .token = "NOLOOP", .flags = 1},
-};
-constexpr ArgumentDoc kArguments250[] = {
-    {.name = "on", .type = "pure-token", .token = "ON"},
-    {.name = "off", .type = "pure-token", .token = "OFF"},
-    {.name = "skip", .type = "pure-token", .token = "SKIP"},
-};
-constexpr ArgumentDoc kArguments251[] = {
-    {.name = "action", .type = "oneof", .children = kArguments250},
-};
-constexpr ArgumentDoc kArguments252[] = {
+constexpr ArgumentDoc kArguments242[] = {
     {.name = "normal", .type = "pure-token", .token = "NORMAL"},
     {.name = "master", .type = "pure-token", .token = "MASTER", .since = "3.2.0"},
     {.name = "slave", .type = "pure-token", .token = "SLAVE"},
     {.name = "replica", .type = "pure-token", .token = "REPLICA", .since = "5.0.0"},
     {.name = "pubsub", .type = "pure-token", .token = "PUBSUB"},
 };
-constexpr ArgumentDoc kArguments253[] = {
+constexpr ArgumentDoc kArguments243[] = {
     {.name = "client-id", .type = "integer", .token = "ID", .flags = 1, .since = "2.8.12"},
-    {.name = "client-type", .type = "oneof", .token = "TYPE", .flags = 1, .children = kArguments252, .since = "2.8.12"},
+    {.name = "client-type", .type = "oneof", .token = "TYPE", .flags = 1, .children = kArguments242, .since = "2.8.12"},
     {.name = "username", .type = "string", .token = "USER", .flags = 1},
     {.name = "addr", .type = "string", .token = "ADDR", .flags = 1, .display = "ip:port"},
     {.name = "laddr", .type = "string", .token = "LADDR", .flags = 1, .since = "6.2.0", .display = "ip:port"},
-    {.name = "skipme", .type = "oneof", .token = "SKIPME", .flags = 1, .children = kArguments245},
+    {.name = "skipme", .type = "oneof", .token = "SKIPME", .flags = 1, .children = kArguments240},
     {.name = "maxage", .type = "integer", .token = "MAXAGE", .flags = 1, .since = "7.4.0"},
 };
-constexpr ArgumentDoc kArguments254[] = {
+constexpr ArgumentDoc kArguments244[] = {
     {.name = "old-format", .type = "string", .deprecated_since = "2.8.12", .display = "ip:port"},
-    {.name = "new-format", .type = "oneof", .flags = 2, .children = kArguments253},
+    {.name = "new-format", .type = "oneof", .flags = 2, .children = kArguments243},
 };
-constexpr ArgumentDoc kArguments255[] = {
-    {.name = "filter", .type = "oneof", .children = kArguments254},
+constexpr ArgumentDoc kArguments245[] = {
+    {.name = "filter", .type = "oneof", .children = kArguments244},
 };
-constexpr ArgumentDoc kArguments256[] = {
+constexpr ArgumentDoc kArguments246[] = {
+    {.name = "normal", .type = "pure-token", .token = "NORMAL"},
+    {.name = "master", .type = "pure-token", .token = "MASTER"},
+    {.name = "replica", .type = "pure-token", .token = "REPLICA"},
+    {.name = "pubsub", .type = "pure-token", .token = "PUBSUB"},
+};
+constexpr ArgumentDoc kArguments247[] = {
+    {.name = "client-type", .type = "oneof", .token = "TYPE", .flags = 1, .children = kArguments246, .since = "5.0.0"},
+    {.name = "client-id", .type = "integer", .token = "ID", .flags = 3, .since = "6.2.0"},
+};
+constexpr ArgumentDoc kArguments248[] = {
+    {.name = "on", .type = "pure-token", .token = "ON"},
+    {.name = "off", .type = "pure-token", .token = "OFF"},
+};
+constexpr ArgumentDoc kArguments249[] = {
+    {.name = "enabled", .type = "oneof", .children = kArguments248},
+};
+constexpr ArgumentDoc kArguments250[] = {
     {.name = "write", .type = "pure-token", .token = "WRITE"},
     {.name = "all", .type = "pure-token", .token = "ALL"},
 };
-constexpr ArgumentDoc kArguments257[] = {
+constexpr ArgumentDoc kArguments251[] = {
     {.name = "timeout", .type = "integer"},
-    {.name = "mode", .type = "oneof", .flags = 1, .children = kArguments256, .since = "6.2.0"},
+    {.name = "mode", .type = "oneof", .flags = 1, .children = kArguments250, .since = "6.2.0"},
+};
+constexpr ArgumentDoc kArguments252[] = {
+    {.name = "on", .type = "pure-token", .token = "ON"},
+    {.name = "off", .type = "pure-token", .token = "OFF"},
+    {.name = "skip", .type = "pure-token", .token = "SKIP"},
+};
+constexpr ArgumentDoc kArguments253[] = {
+    {.name = "action", .type = "oneof", .children = kArguments252},
+};
+constexpr ArgumentDoc kArguments254[] = {
+    {.name = "libname", .type = "string", .token = "LIB-NAME"},
+    {.name = "libver", .type = "string", .token = "LIB-VER"},
+};
+constexpr ArgumentDoc kArguments255[] = {
+    {.name = "attr", .type = "oneof", .children = kArguments254},
+};
+constexpr ArgumentDoc kArguments256[] = {
+    {.name = "connection-name", .type = "string"},
+};
+constexpr ArgumentDoc kArguments257[] = {
+    {.name = "status", .type = "oneof", .children = kArguments248},
+    {.name = "client-id", .type = "integer", .token = "REDIRECT", .flags = 1},
+    {.name = "prefix", .type = "string", .token = "PREFIX", .flags = 7},
+    {.name = "bcast", .type = "pure-token", .token = "BCAST", .flags = 1},
+    {.name = "optin", .type = "pure-token", .token = "OPTIN", .flags = 1},
+    {.name = "optout", .type = "pure-token", .token = "OPTOUT", .flags = 1},
+    {.name = "noloop", .type = "pure-token", .token = "NOLOOP", .flags = 1},
 };
 constexpr ArgumentDoc kArguments258[] = {
     {.name = "timeout", .type = "pure-token", .token = "TIMEOUT"},
@@ -1273,19 +1273,19 @@ constexpr ArgumentDoc kArguments266[] = {
     {.name = "schedule", .type = "pure-token", .token = "SCHEDULE", .flags = 1, .since = "3.2.2"},
 };
 constexpr ArgumentDoc kArguments267[] = {
+    {.name = "command-name", .type = "string", .flags = 3},
+};
+constexpr ArgumentDoc kArguments268[] = {
+    {.name = "command", .type = "string"},
+    {.name = "arg", .type = "string", .flags = 3},
+};
+constexpr ArgumentDoc kArguments269[] = {
     {.name = "module-name", .type = "string", .token = "MODULE"},
     {.name = "category", .type = "string", .token = "ACLCAT"},
     {.name = "pattern", .type = "pattern", .token = "PATTERN"},
 };
-constexpr ArgumentDoc kArguments268[] = {
-    {.name = "filterby", .type = "oneof", .token = "FILTERBY", .flags = 1, .children = kArguments267},
-};
-constexpr ArgumentDoc kArguments269[] = {
-    {.name = "command", .type = "string"},
-    {.name = "arg", .type = "string", .flags = 3},
-};
 constexpr ArgumentDoc kArguments270[] = {
-    {.name = "command-name", .type = "string", .flags = 3},
+    {.name = "filterby", .type = "oneof", .token = "FILTERBY", .flags = 1, .children = kArguments269},
 };
 constexpr ArgumentDoc kArguments271[] = {
     {.name = "parameter", .type = "string", .flags = 2},
@@ -1523,7 +1523,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "6.0.0",
      .summary = "Instructs the server whether to track the keys in the next request.",
      .complexity = "O(1)",
-     .arguments = kArguments246,
+     .arguments = kArguments241,
      .flag_names = "noscript loading stale"},
     {.name = "client|getname",
      .arity = 2,
@@ -1573,7 +1573,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.4.0",
      .summary = "Terminates open connections.",
      .complexity = "O(N) where N is the number of client connections",
-     .arguments = kArguments255,
+     .arguments = kArguments245,
      .history = "2.8.12:Added new filter format.\n2.8.12:`ID` option.\n3.2.0:Added `master` type in for `TYPE` option.\n5.0.0:Replaced `slave` `TYPE` with `replica`. `slave` still supported for backward compatibility.\n6.2.0:`LADDR` option.\n7.4.0:`MAXAGE` option.",
      .flag_names = "admin noscript loading stale"},
     {.name = "client|list",
@@ -1583,7 +1583,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.4.0",
      .summary = "Lists open connections.",
      .complexity = "O(N) where N is the number of client connections",
-     .arguments = kArguments248,
+     .arguments = kArguments247,
      .tips = "nondeterministic_output",
      .history = "2.8.12:Added unique client `id` field.\n5.0.0:Added optional `TYPE` filter.\n6.0.0:Added `user` field.\n6.2.0:Added `argv-mem`, `tot-mem`, `laddr` and `redir` fields and the optional `ID` filter.\n7.0.0:Added `resp`, `multi-mem`, `rbs` and `rbp` fields.\n7.0.3:Added `ssub` field.\n7.2.0:Added `lib-name` and `lib-ver` fields.\n7.4.0:Added `watch` field.\n8.0.0:Added `io-thread` field.",
      .flag_names = "admin noscript loading stale"},
@@ -1594,7 +1594,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.0.0",
      .summary = "Sets the client eviction mode of the connection.",
      .complexity = "O(1)",
-     .arguments = kArguments241,
+     .arguments = kArguments249,
      .flag_names = "admin noscript loading stale"},
     {.name = "client|no-touch",
      .arity = 3,
@@ -1603,7 +1603,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.2.0",
      .summary = "Controls whether commands sent by the client affect the LRU/LFU of accessed keys.",
      .complexity = "O(1)",
-     .arguments = kArguments241,
+     .arguments = kArguments249,
      .flag_names = "noscript loading stale"},
     {.name = "client|pause",
      .arity = -3,
@@ -1612,7 +1612,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "3.0.0",
      .summary = "Suspends commands processing.",
      .complexity = "O(1)",
-     .arguments = kArguments257,
+     .arguments = kArguments251,
      .history = "6.2.0:`CLIENT PAUSE WRITE` mode added along with the `mode` option.",
      .flag_names = "admin noscript loading stale"},
     {.name = "client|reply",
@@ -1622,7 +1622,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "3.2.0",
      .summary = "Instructs the server whether to reply to commands.",
      .complexity = "O(1)",
-     .arguments = kArguments251,
+     .arguments = kArguments253,
      .flag_names = "noscript loading stale"},
     {.name = "client|setinfo",
      .arity = 4,
@@ -1631,7 +1631,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.2.0",
      .summary = "Sets information specific to the client or connection.",
      .complexity = "O(1)",
-     .arguments = kArguments244,
+     .arguments = kArguments255,
      .tips = "request_policy:all_nodes,response_policy:all_succeeded",
      .flag_names = "noscript loading stale"},
     {.name = "client|setname",
@@ -1641,7 +1641,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.6.9",
      .summary = "Sets the connection name.",
      .complexity = "O(1)",
-     .arguments = kArguments242,
+     .arguments = kArguments256,
      .tips = "request_policy:all_nodes,response_policy:all_succeeded",
      .flag_names = "noscript loading stale"},
     {.name = "client|tracking",
@@ -1651,7 +1651,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "6.0.0",
      .summary = "Controls server-assisted client-side caching for the connection.",
      .complexity = "O(1). Some options may introduce additional complexity.",
-     .arguments = kArguments249,
+     .arguments = kArguments257,
      .flag_names = "noscript loading stale"},
     {.name = "client|trackinginfo",
      .arity = 2,
@@ -1702,7 +1702,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.0.0",
      .summary = "Returns documentary information about one, multiple or all commands.",
      .complexity = "O(N) where N is the number of commands to look up",
-     .arguments = kArguments270,
+     .arguments = kArguments267,
      .tips = "nondeterministic_output_order",
      .flag_names = "loading stale"},
     {.name = "command|getkeys",
@@ -1712,7 +1712,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.8.13",
      .summary = "Extracts the key names from an arbitrary command.",
      .complexity = "O(N) where N is the number of arguments to the command",
-     .arguments = kArguments269,
+     .arguments = kArguments268,
      .flag_names = "loading stale"},
     {.name = "command|getkeysandflags",
      .arity = -3,
@@ -1721,7 +1721,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.0.0",
      .summary = "Extracts the key names and access flags for an arbitrary command.",
      .complexity = "O(N) where N is the number of arguments to the command",
-     .arguments = kArguments269,
+     .arguments = kArguments268,
      .flag_names = "loading stale"},
     {.name = "command|help",
      .arity = 2,
@@ -1738,7 +1738,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.8.13",
      .summary = "Returns information about one, multiple or all commands.",
      .complexity = "O(N) where N is the number of commands to look up",
-     .arguments = kArguments270,
+     .arguments = kArguments267,
      .tips = "nondeterministic_output_order",
      .history = "7.0.0:Allowed to be called with no argument to get info on all commands.",
      .flag_names = "loading stale"},
@@ -1749,7 +1749,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.0.0",
      .summary = "Returns a list of command names.",
      .complexity = "O(N) where N is the total number of Redis commands",
-     .arguments = kArguments268,
+     .arguments = kArguments270,
      .tips = "nondeterministic_output_order",
      .flag_names = "loading stale"},
     {.name = "config",
@@ -2590,7 +2590,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.8.13",
      .summary = "Returns a latency graph for an event.",
      .complexity = "O(1)",
-     .arguments = kArguments222,
+     .arguments = kArguments221,
      .tips = "nondeterministic_output,request_policy:all_nodes,response_policy:special",
      .flag_names = "admin noscript loading stale"},
     {.name = "latency|help",
@@ -2608,7 +2608,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.0.0",
      .summary = "Returns the cumulative distribution of latencies of a subset or all commands.",
      .complexity = "O(N) where N is the number of commands with latency information being retrieved.",
-     .arguments = kArguments223,
+     .arguments = kArguments222,
      .tips = "nondeterministic_output,request_policy:all_nodes,response_policy:special",
      .flag_names = "admin noscript loading stale"},
     {.name = "latency|history",
@@ -2618,7 +2618,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.8.13",
      .summary = "Returns timestamp-latency samples for an event.",
      .complexity = "O(1)",
-     .arguments = kArguments222,
+     .arguments = kArguments221,
      .tips = "nondeterministic_output,request_policy:all_nodes,response_policy:special",
      .flag_names = "admin noscript loading stale"},
     {.name = "latency|latest",
@@ -2637,7 +2637,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.8.13",
      .summary = "Resets the latency data for one or more events.",
      .complexity = "O(1)",
-     .arguments = kArguments221,
+     .arguments = kArguments223,
      .tips = "request_policy:all_nodes,response_policy:agg_sum",
      .flag_names = "admin noscript loading stale"},
     {.name = "lcs",
@@ -3147,7 +3147,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.8.0",
      .summary = "Returns the active channels.",
      .complexity = "O(N) where N is the number of active channels, and assuming constant time pattern matching (relatively short channels and patterns)",
-     .arguments = kArguments231,
+     .arguments = kArguments230,
      .flag_names = "pubsub loading stale"},
     {.name = "pubsub|help",
      .arity = 2,
@@ -3172,7 +3172,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.8.0",
      .summary = "Returns a count of subscribers to channels.",
      .complexity = "O(N) for the NUMSUB subcommand, where N is the number of requested channels",
-     .arguments = kArguments232,
+     .arguments = kArguments231,
      .flag_names = "pubsub loading stale"},
     {.name = "pubsub|shardchannels",
      .arity = -2,
@@ -3181,7 +3181,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.0.0",
      .summary = "Returns the active shard channels.",
      .complexity = "O(N) where N is the number of active shard channels, and assuming constant time pattern matching (relatively short shard channels).",
-     .arguments = kArguments231,
+     .arguments = kArguments230,
      .flag_names = "pubsub loading stale"},
     {.name = "pubsub|shardnumsub",
      .arity = -2,
@@ -3190,7 +3190,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.0.0",
      .summary = "Returns the count of subscribers of shard channels.",
      .complexity = "O(N) for the SHARDNUMSUB subcommand, where N is the number of requested shard channels",
-     .arguments = kArguments230,
+     .arguments = kArguments232,
      .flag_names = "pubsub loading stale"},
     {.name = "punsubscribe",
      .arity = -1,
@@ -3749,7 +3749,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "7.0.0",
      .summary = "Stops listening to messages posted to shard channels.",
      .complexity = "O(N) where N is the number of shard channels to unsubscribe.",
-     .arguments = kArguments230,
+     .arguments = kArguments232,
      .flag_names = "pubsub noscript loading stale",
      .key_specs = kKeySpecs237},
     {.name = "swapdb",
@@ -3825,7 +3825,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "2.0.0",
      .summary = "Stops listening to messages posted to channels.",
      .complexity = "O(N) where N is the number of channels to unsubscribe.",
-     .arguments = kArguments232,
+     .arguments = kArguments231,
      .flag_names = "pubsub noscript loading stale"},
     {.name = "unwatch",
      .arity = 1,
@@ -3963,10 +3963,10 @@ constexpr CommandSpec kFacts[] = {
      .since = "5.0.0",
      .summary = "Creates a consumer group.",
      .complexity = "O(1)",
-     .arguments = kArguments178,
+     .arguments = kArguments175,
      .history = "7.0.0:Added the `entries_read` named argument.",
      .flag_names = "write denyoom",
-     .key_specs = kKeySpecs175},
+     .key_specs = kKeySpecs176},
     {.name = "xgroup|createconsumer",
      .arity = 5,
      .keys = {2, 2, 1, 0},
@@ -3975,9 +3975,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "6.2.0",
      .summary = "Creates a consumer in a consumer group.",
      .complexity = "O(1)",
-     .arguments = kArguments174,
+     .arguments = kArguments177,
      .flag_names = "write denyoom",
-     .key_specs = kKeySpecs175},
+     .key_specs = kKeySpecs176},
     {.name = "xgroup|delconsumer",
      .arity = 5,
      .keys = {2, 2, 1, 0},
@@ -3986,9 +3986,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "5.0.0",
      .summary = "Deletes a consumer from a consumer group.",
      .complexity = "O(1)",
-     .arguments = kArguments174,
+     .arguments = kArguments177,
      .flag_names = "write",
-     .key_specs = kKeySpecs176},
+     .key_specs = kKeySpecs178},
     {.name = "xgroup|destroy",
      .arity = 4,
      .keys = {2, 2, 1, 0},
@@ -3997,9 +3997,9 @@ constexpr CommandSpec kFacts[] = {
      .since = "5.0.0",
      .summary = "Destroys a consumer group.",
      .complexity = "O(N) where N is the number of entries in the group's pending entries list (PEL).",
-     .arguments = kArguments181,
+     .arguments = kArguments179,
      .flag_names = "write",
-     .key_specs = kKeySpecs176},
+     .key_specs = kKeySpecs178},
     {.name = "xgroup|help",
      .arity = 2,
      .categories = "stream,slow",
@@ -4016,10 +4016,10 @@ constexpr CommandSpec kFacts[] = {
      .since = "5.0.0",
      .summary = "Sets the last-delivered ID of a consumer group.",
      .complexity = "O(1)",
-     .arguments = kArguments179,
+     .arguments = kArguments180,
      .history = "7.0.0:Added the optional `entries_read` argument.",
      .flag_names = "write",
-     .key_specs = kKeySpecs180},
+     .key_specs = kKeySpecs181},
     {.name = "xinfo",
      .arity = -2,
      .categories = "slow",
@@ -4035,7 +4035,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "5.0.0",
      .summary = "Returns a list of the consumers in a consumer group.",
      .complexity = "O(1)",
-     .arguments = kArguments181,
+     .arguments = kArguments179,
      .tips = "nondeterministic_output",
      .history = "7.2.0:Added the `inactive` field, and changed the meaning of `idle`.",
      .flag_names = "readonly",

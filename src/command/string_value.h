@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/limits.h"
 #include "command/context.h"
@@ -20,6 +21,15 @@ inline constexpr std::string_view kStringTooLong = "ERR string exceeds maximum a
 
 // Asks the journal for room, as the command's flags say (kFreesSpace). False: the error was answered.
 bool admitted(CommandContext& ctx, uint64_t record_bytes);
+
+// The arguments from `first` up to `end`, or all that follow, as keys.
+inline std::vector<Key> keys_of_arguments(const CommandContext& ctx, size_t first, size_t end = SIZE_MAX) {
+  end = std::min(end, ctx.argc());
+  std::vector<Key> keys;
+  keys.reserve(end - first);
+  for (size_t i = first; i < end; ++i) keys.push_back(ctx.services.keyspace->key(ctx.arg(i)));
+  return keys;
+}
 
 // An argument as the value of a key. A streamed one becomes an extent, which is given back unless it is used.
 class ArgumentValue {

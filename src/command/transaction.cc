@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "base/copy.h"
+#include "base/bytes.h"
 #include "base/limits.h"
 #include "command/session.h"
 #include "command/table.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/copy.h"
+#include "base/bytes.h"
 #include "base/limits.h"
 #include "keyspace/value_types.h"
 

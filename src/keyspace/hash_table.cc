@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/bytes.h"
-#include "base/copy.h"
 #include "keyspace/random.h"
 #include "keyspace/varint.h"
 

@@ -2,7 +2,7 @@
 #include <iterator>
 
 #include "base/clock.h"
-#include "base/copy.h"
+#include "base/bytes.h"
 #include "keyspace/keyspace.h"
 #include "keyspace/value_types.h"
 
@@ -100,12 +100,12 @@ Lsn KeyAccess::finish() {
 
 void KeyAccess::watch(int database, const Key& key, WatchToken& token) {
   keyspace_.watches_.add(key.hash.stripe(), database, key.bytes, token);
-  stripe(key).watchers.fetch_add(1, std::memory_order_relaxed);
+  keyspace_.listen_to(key);
 }
 
 void Keyspace::unwatch(int database, const Key& key, WatchToken& token) {
   watches_.remove(key.hash.stripe(), database, key.bytes, token);
-  (*stripes_)[key.hash.stripe()].watchers.fetch_sub(1, std::memory_order_relaxed);
+  stop_listening(key);
 }
 
 // Whole databases go or change places: a watched key changes if there is something on either side.

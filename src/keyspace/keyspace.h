@@ -74,15 +74,13 @@ enum class KeyEvent : uint16_t {
   kNew = 512,     // n
 };
 
-// Whoever wants to know what happens to keys: keyspace notifications, WATCH, blocked clients. Called under the stripe's lock,
-// by any thread: must be short, and must not come back to the keyspace.
+// Whoever wants to know what commands do to keys (keyspace notifications). Called under the stripe's lock, by any thread: must be
+// short, and must not come back to the keyspace.
 class KeyspaceObserver {
  public:
   virtual ~KeyspaceObserver() = default;
   // A command's effect on a key by its name: "set", "hdel", "expired".
   virtual void event(KeyEvent kind, std::string_view name, int database, std::string_view key) = 0;
-  // Some value, expiry or existence has changed. Only of keys whose stripe is watched.
-  virtual void changed(int database, std::string_view key) = 0;
 };
 
 class Keyspace : public Plane {
@@ -92,9 +90,6 @@ class Keyspace : public Plane {
 
   // Before any thread starts.
   void set_observer(KeyspaceObserver* observer) { observer_ = observer; }
-  // Each watch() of a key makes its stripe tell changes until an unwatch().
-  void watch(const Key& key) { (*stripes_)[key.hash.stripe()].watchers.fetch_add(1, std::memory_order_relaxed); }
-  void unwatch(const Key& key) { (*stripes_)[key.hash.stripe()].watchers.fetch_sub(1, std::memory_order_relaxed); }
 
   // After a command, a transaction or a piece of upkeep, without any lock: serves whoever waits for keys that it changed. Asked by
   // `if (ready_keys != 0)` first.
@@ -183,6 +178,10 @@ class Keyspace : public Plane {
     Lsn loaded_lsn = 0;        // recovery: what its checkpoint section holds
     std::array<Shard*, kDatabases> shards{};
   };
+
+  // A stripe tells changes of its keys (KeyAccess::tell_change) as long as any of them is listened to.
+  void listen_to(const Key& key) { (*stripes_)[key.hash.stripe()].watchers.fetch_add(1, std::memory_order_relaxed); }
+  void stop_listening(const Key& key) { (*stripes_)[key.hash.stripe()].watchers.fetch_sub(1, std::memory_order_relaxed); }
 
   Shard& shard(Stripe& stripe, int database);  // makes it
   Shard* shard_if(const Stripe& stripe, int database) const { return stripe.shards[static_cast<size_t>(database)]; }

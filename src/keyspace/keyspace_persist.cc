@@ -2,7 +2,7 @@
 #include <mutex>
 
 #include "keyspace/keyspace.h"
-#include "base/copy.h"
+#include "base/bytes.h"
 #include "keyspace/value_types.h"
 
 namespace pion {

@@ -1,5 +1,4 @@
 #include "keyspace/shard.h"
-#include "base/copy.h"
 
 #include <algorithm>
 #include <cassert>

@@ -1,7 +1,6 @@
 #include "keyspace/sorted_set_table.h"
 
 #include "base/bytes.h"
-#include "base/copy.h"
 #include "keyspace/varint.h"
 
 namespace pion {

@@ -1,8 +1,9 @@
 #include "keyspace/stream.h"
-#include "base/copy.h"
 
 #include <algorithm>
 #include <cstring>
+
+#include "base/bytes.h"
 
 namespace pion {
 namespace {

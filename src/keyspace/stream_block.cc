@@ -6,7 +6,6 @@
 #include <new>
 
 #include "base/bytes.h"
-#include "base/copy.h"
 #include "keyspace/collection_limits.h"
 #include "keyspace/entry.h"
 

@@ -71,11 +71,11 @@ std::shared_ptr<KeyWaiter> KeyWaiters::next(unsigned stripe, int database, std::
 }
 
 void KeyAccess::wait(int database, const Key& key, uint64_t ticket, std::shared_ptr<KeyWaiter> waiter) {
-  if (keyspace_.waiters_.add(key.hash.stripe(), database, key.bytes, ticket, std::move(waiter))) keyspace_.watch(key);
+  if (keyspace_.waiters_.add(key.hash.stripe(), database, key.bytes, ticket, std::move(waiter))) keyspace_.listen_to(key);
 }
 
 void Keyspace::stop_waiting(int database, const Key& key, uint64_t ticket) {
-  if (waiters_.remove(key.hash.stripe(), database, key.bytes, ticket)) unwatch(key);
+  if (waiters_.remove(key.hash.stripe(), database, key.bytes, ticket)) stop_listening(key);
 }
 
 bool KeyAccess::others_wait(int database, const Key& key) {
@@ -94,7 +94,6 @@ void KeyAccess::serve_later(int database, const Key& key) {
 
 void KeyAccess::tell_change(int database, const Key& key) {
   keyspace_.watches_.mark(key.hash.stripe(), database, key.bytes);
-  if (keyspace_.observer_) keyspace_.observer_->changed(database, key.bytes);
   if (others_wait(database, key)) serve_later(database, key);
 }
 

@@ -14,7 +14,7 @@ ConnectionCompletion::~ConnectionCompletion() {
 }
 
 void ConnectionCompletion::complete(std::function<void(ReplyWriter&)> write, Lsn required) {
-  if (take() && !abandoned()) thread_.post_completion(client_, turn_, std::move(write), required);
+  if (!completed_.exchange(true, std::memory_order_acq_rel) && !abandoned()) thread_.post_completion(client_, turn_, std::move(write), required);
 }
 
 void ConnectionCompletion::on_interrupt(std::function<bool(Interrupt)> call) {

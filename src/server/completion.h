@@ -23,8 +23,6 @@ class ConnectionCompletion final : public Completion {
   bool abandoned() const override { return abandoned_.load(std::memory_order_acquire); }
   void on_timeout(int64_t delay_ms, std::function<void()> call) override;
 
-  // Whoever takes it answers; complete() of the others is dropped.
-  bool take() { return !completed_.exchange(true, std::memory_order_acq_rel); }
   void on_interrupt(std::function<bool(Interrupt)> call) override;
 
   // For the connection: when it ends, and for CLIENT UNBLOCK (false: the command cannot be ended, or was answered already).
