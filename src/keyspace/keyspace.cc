@@ -28,14 +28,22 @@ Shard& Keyspace::shard(Stripe& stripe, int database) {
   return *place;
 }
 
-__attribute__((no_sanitize("thread"))) void Keyspace::prefetch_bucket(int database, KeyHash hash) const {
+__attribute__((no_sanitize("thread"))) const Shard* Keyspace::shard_to_prefetch(int database, KeyHash hash) const {
   Shard* const* place = &(*stripes_)[hash.stripe()].shards[static_cast<size_t>(database)];
-  if (const Shard* shard = __atomic_load_n(place, __ATOMIC_ACQUIRE)) shard->prefetch_bucket(hash);
+  return __atomic_load_n(place, __ATOMIC_ACQUIRE);
 }
 
-__attribute__((no_sanitize("thread"))) void Keyspace::prefetch_entry(int database, KeyHash hash) const {
-  Shard* const* place = &(*stripes_)[hash.stripe()].shards[static_cast<size_t>(database)];
-  if (const Shard* shard = __atomic_load_n(place, __ATOMIC_ACQUIRE)) shard->prefetch_entry(hash);
+void Keyspace::prefetch_bucket(int database, KeyHash hash) const {
+  if (const Shard* shard = shard_to_prefetch(database, hash)) shard->prefetch_bucket(hash);
+}
+
+bool Keyspace::prefetch_entry(int database, KeyHash hash) const {
+  const Shard* shard = shard_to_prefetch(database, hash);
+  return !shard || shard->prefetch_entry(hash);
+}
+
+void Keyspace::prefetch_chained_entry(int database, KeyHash hash) const {
+  if (const Shard* shard = shard_to_prefetch(database, hash)) shard->prefetch_chained_entry(hash);
 }
 
 uint64_t Keyspace::size(int database) const {

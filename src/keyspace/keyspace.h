@@ -105,9 +105,11 @@ class Keyspace : public Plane {
 
   Key key(std::string_view bytes) const { return {bytes, Shard::hash(bytes, seed_)}; }
 
-  // A batch of commands hides its cache misses: step one for each key, then step two, then the commands. Any thread, no lock.
+  // A batch of commands hides its cache misses: step one for each key, then step two, then step three for the keys where two
+  // answered false, then the commands. Any thread, no lock.
   void prefetch_bucket(int database, KeyHash hash) const;
-  void prefetch_entry(int database, KeyHash hash) const;
+  bool prefetch_entry(int database, KeyHash hash) const;
+  void prefetch_chained_entry(int database, KeyHash hash) const;
 
   // Asked before a change, for about this many bytes of record; see Journal::admit. kTooLarge: no record can hold it. What a
   // thread asks for adds up until its KeyAccess finishes: that makes one record.
@@ -165,6 +167,7 @@ class Keyspace : public Plane {
   Status write_checkpoint(CheckpointSink& sink) override;
 
  private:
+  const Shard* shard_to_prefetch(int database, KeyHash hash) const;
   friend class KeyAccess;
   friend class KeyspaceScope;
 

@@ -194,7 +194,8 @@ Status Keyspace::write_checkpoint(CheckpointSink& sink) {
                               .key = entry.key(),
                               .value = whole_value(entry, encoded),
                               .expiry_ms = entry.has_expiry() ? entry.expiry() : 0});
-          if (body.size() >= kSectionBytes) bodies.push_back(std::exchange(body, {}));
+          if (body.size() < kSectionBytes) return;
+          bodies.emplace_back().swap(body);
         });
       }
     }

@@ -249,6 +249,7 @@ TEST(Keyspace, TwoThreadsMovingValuesNeitherLoseNorDoubleThem) {
     for (int i = 0; i < 200; ++i) {
       house.keyspace->prefetch_bucket(0, house.keyspace->key("place:1").hash);
       house.keyspace->prefetch_entry(0, house.keyspace->key("place:1").hash);
+      house.keyspace->prefetch_chained_entry(0, house.keyspace->key("place:1").hash);
       house.keyspace->stats();
       house.keyspace->maintain(1000);
     }

@@ -103,10 +103,12 @@ class Shard {
     for (size_t i = 0; i < due_.size(); i += step) visit(due_[i].at_ms);
   }
 
-  // Without the lock, any thread: step one brings the bucket, step two (some commands later) the entry. Reads memory that
-  // is never unmapped; what it reads is only prefetched.
+  // Without the lock, any thread: step one brings the bucket, step two (some commands later) the entry, or, when it answers
+  // false, the next bucket of the chain; then step three brings the entry. Reads memory that is never unmapped; what it reads
+  // is only prefetched.
   void prefetch_bucket(KeyHash hash) const;
-  void prefetch_entry(KeyHash hash) const;
+  bool prefetch_entry(KeyHash hash) const;
+  void prefetch_chained_entry(KeyHash hash) const;
 
   // Everything moves into a new shard, in constant time.
   std::unique_ptr<Shard> detach();
@@ -164,6 +166,8 @@ class Shard {
     return index < buckets_ ? index : index & (high_mask_ >> 1);
   }
 
+  const Bucket* bucket_to_prefetch(KeyHash hash) const;
+  static const Bucket* prefetch_in(const Bucket& bucket, KeyHash hash);
   void add_bucket();
   void drop_bucket();
   void grow();

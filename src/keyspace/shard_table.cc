@@ -176,36 +176,50 @@ size_t Shard::sample(uint64_t random, Entry** to, size_t limit) {
   return filled;
 }
 
-__attribute__((no_sanitize("thread"))) void Shard::prefetch_bucket(KeyHash hash) const {
+// Without the lock the numbers may be torn: then the bucket is another one, or none.
+__attribute__((no_sanitize("thread"))) const Shard::Bucket* Shard::bucket_to_prefetch(KeyHash hash) const {
   const uint64_t buckets = __atomic_load_n(&buckets_, __ATOMIC_RELAXED);
   const uint64_t mask = __atomic_load_n(&high_mask_, __ATOMIC_RELAXED);
   uint64_t index = (hash.value >> 8) & mask;
   if (index >= buckets) index &= mask >> 1;
   const uint64_t number = index / kSegmentBuckets;
-  if (number >= kFirstSegments) return;  // beyond a million keys the directory itself would have to be chased
-  Bucket* segment = __atomic_load_n(&first_[number], __ATOMIC_RELAXED);
-  __builtin_prefetch(reinterpret_cast<const char*>(segment) + index % kSegmentBuckets * sizeof(Bucket));
+  if (number >= kFirstSegments) return nullptr;  // beyond a million keys the directory itself would have to be chased
+  const Bucket* segment = __atomic_load_n(&first_[number], __ATOMIC_RELAXED);
+  return segment ? segment + index % kSegmentBuckets : nullptr;
 }
 
-__attribute__((no_sanitize("thread"))) void Shard::prefetch_entry(KeyHash hash) const {
-  const uint64_t buckets = __atomic_load_n(&buckets_, __ATOMIC_RELAXED);
-  const uint64_t mask = __atomic_load_n(&high_mask_, __ATOMIC_RELAXED);
-  uint64_t index = (hash.value >> 8) & mask;
-  if (index >= buckets) index &= mask >> 1;
-  const uint64_t number = index / kSegmentBuckets;
-  if (number >= kFirstSegments) return;
-  Bucket* segment = __atomic_load_n(&first_[number], __ATOMIC_RELAXED);
-  if (!segment) return;
+void Shard::prefetch_bucket(KeyHash hash) const {
+  if (const Bucket* bucket = bucket_to_prefetch(hash)) __builtin_prefetch(bucket);
+}
+
+// The bucket that follows, to be prefetched: of those in pages, which may be read without the lock.
+__attribute__((no_sanitize("thread"))) const Shard::Bucket* Shard::prefetch_in(const Bucket& bucket, KeyHash hash) {
   const uint64_t tag = hash.value >> 48;
-  for (size_t i = 0; i < 8; ++i) {
-    const uint64_t word = __atomic_load_n(&segment[index % kSegmentBuckets].slots[i], __ATOMIC_RELAXED);
+  uint64_t word = 0;
+  for (const uint64_t& slot : bucket.slots) {
+    word = __atomic_load_n(&slot, __ATOMIC_RELAXED);
     if (word == 0 || word >> 48 != tag) continue;
     const char* entry = reinterpret_cast<const char*>(word & kPointerMask);
     __builtin_prefetch(entry);
     __builtin_prefetch(entry + 64);
     __builtin_prefetch(entry + 87);  // the last byte of 16 bytes of key with 64 of value, which may lie on a third line
-    return;
+    return nullptr;
   }
+  return word & kLinkFromPage ? link_of(word) : nullptr;
+}
+
+bool Shard::prefetch_entry(KeyHash hash) const {
+  const Bucket* bucket = bucket_to_prefetch(hash);
+  const Bucket* next = bucket ? prefetch_in(*bucket, hash) : nullptr;
+  if (next) __builtin_prefetch(next);
+  return !next;
+}
+
+__attribute__((no_sanitize("thread"))) void Shard::prefetch_chained_entry(KeyHash hash) const {
+  const Bucket* bucket = bucket_to_prefetch(hash);
+  if (!bucket) return;
+  const uint64_t word = __atomic_load_n(&bucket->slots[7], __ATOMIC_RELAXED);
+  if (word & kLinkFromPage && word & kLink) prefetch_in(*link_of(word), hash);
 }
 
 }  // namespace pion

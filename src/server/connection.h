@@ -50,7 +50,8 @@ class Connection final : public EventHandler {
   Lsn waits_for() const { return std::max(held_required_, required_); }
 
   // At the end of the tick's events: first all connections' prefetch, then all their commands.
-  void prefetch_entries(std::span<const BatchedCommand> commands) const;
+  void prefetch_entries(std::span<BatchedCommand> commands) const;
+  void prefetch_chained_entries(std::span<const BatchedCommand> commands) const;
   void run_gathered(const ParsedCommands& parsed);
 
   // A suspended command's answer.

@@ -56,6 +56,7 @@ void Connection::process() {
     if (parsed.commands.size() > 1) {
       prefetch_buckets(parsed.commands);
       prefetch_entries(parsed.commands);
+      prefetch_chained_entries(parsed.commands);
     }
     if (!run_batch(parsed)) return;
   }
@@ -144,10 +145,17 @@ void Connection::prefetch_buckets(std::span<BatchedCommand> commands) const {
   }
 }
 
-void Connection::prefetch_entries(std::span<const BatchedCommand> commands) const {
+void Connection::prefetch_entries(std::span<BatchedCommand> commands) const {
+  const Keyspace& keyspace = *thread_->shared().services.keyspace;
+  for (BatchedCommand& command : commands) {
+    command.chained = command.has_key && !keyspace.prefetch_entry(session_.database, command.hash);
+  }
+}
+
+void Connection::prefetch_chained_entries(std::span<const BatchedCommand> commands) const {
   const Keyspace& keyspace = *thread_->shared().services.keyspace;
   for (const BatchedCommand& command : commands) {
-    if (command.has_key) keyspace.prefetch_entry(session_.database, command.hash);
+    if (command.chained) keyspace.prefetch_chained_entry(session_.database, command.hash);
   }
 }
 

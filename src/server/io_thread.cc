@@ -239,6 +239,7 @@ void IoThread::gather(Connection& connection, const ParsedCommands& parsed) {
 void IoThread::run_gathered() {
   if (gathered_.size() > 1) {
     for (const GatheredCommands& gathered : gathered_) gathered.connection->prefetch_entries(gathered.parsed.commands);
+    for (const GatheredCommands& gathered : gathered_) gathered.connection->prefetch_chained_entries(gathered.parsed.commands);
   }
   for (size_t i = 0; i < gathered_.size(); ++i) gathered_[i].connection->run_gathered(gathered_[i].parsed);
   gathered_.clear();

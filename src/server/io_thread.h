@@ -31,6 +31,7 @@ struct BatchedCommand {
   ResolvedCommand command;
   size_t end = 0;  // in the read buffer
   bool has_key = false;
+  bool chained = false;  // its key is behind the first bucket of a chain
   KeyHash hash;    // of its first key
 };
 
