@@ -6,9 +6,15 @@ import datetime
 import os
 import platform
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
+from support.servers import Server, cpu_seconds  # noqa: E402
 
 
 def where() -> str:
@@ -35,6 +41,14 @@ def paired(
         limit_s.append(seconds(limit))
         ours_s.append(seconds(ours))
     return ours_s, limit_s
+
+
+def server_cpu_us(server: Server, load: list[str], *, requests: int, pipeline: int, connections: int) -> float:
+    """CPU of a server per command, microseconds, while redis-benchmark sends `requests` of what `load` says. The client's does not count."""
+    sizes = ["-n", str(requests), "-c", str(connections), "-P", str(pipeline), "-q"]
+    before = cpu_seconds(server.pid)
+    subprocess.run(["redis-benchmark", "-p", str(server.port), *sizes, *load], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return (cpu_seconds(server.pid) - before) * 1e6 / requests
 
 
 def spread(values: list[float], scale: float = 1.0, digits: int = 2) -> str:

@@ -15,16 +15,15 @@ from __future__ import annotations
 import argparse
 import socket
 import statistics
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from measure import spread, where  # noqa: E402
+from measure import server_cpu_us, spread, where  # noqa: E402
 from support import parts  # noqa: E402
-from support.servers import PionServer, Redis82, Server, Valkey91, cpu_seconds, resident_bytes  # noqa: E402
+from support.servers import PionServer, Redis82, Server, Valkey91, resident_bytes  # noqa: E402
 
 VALUE_BYTES = 64
 CONNECTIONS = 50
@@ -57,14 +56,8 @@ def load(port: int, keys: int) -> None:
 
 def cpu_us(server: Server, command: str, pipeline: int, keys: int) -> float:
     """CPU of the server per command, microseconds."""
-    requests = REQUESTS.get(pipeline, 500_000)
-    before = cpu_seconds(server.pid)
-    subprocess.run(
-        ["redis-benchmark", "-p", str(server.port), "-t", command, "-n", str(requests), "-c", str(CONNECTIONS), "-P", str(pipeline),
-         "-r", str(keys), "-d", str(VALUE_BYTES), "-q"],
-        check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    return (cpu_seconds(server.pid) - before) * 1e6 / requests
+    load = ["-t", command, "-r", str(keys), "-d", str(VALUE_BYTES)]
+    return server_cpu_us(server, load, requests=REQUESTS.get(pipeline, 500_000), pipeline=pipeline, connections=CONNECTIONS)
 
 
 def compare_cpu(servers: dict[str, Server], pipeline: int, keys: int, rounds: int) -> bool:

@@ -41,18 +41,15 @@ KeyAccess::KeyAccess(Keyspace& keyspace, const Key& key) : keyspace_(keyspace), 
 KeyAccess::KeyAccess(Keyspace& keyspace, std::span<const Key> keys) : keyspace_(keyspace), effects_(effects_of_thread()) {
   assert(scope_ || effects_.size() == kRecordRoomBytes);
   if (scope_) return;
-  for (const Key& key : keys) set_[key.hash.stripe() / 64] |= 1ULL << key.hash.stripe() % 64;
-  // Ascending order, so that two threads never wait for each other.
-  for (unsigned i = 0; i < kStripes; ++i) {
-    if (set_[i / 64] >> i % 64 & 1) (*keyspace_.stripes_)[i].lock.lock();
-  }
+  for (const Key& key : keys) stripes_.add(key.hash.stripe());
+  stripes_.each([this](unsigned i) { (*keyspace_.stripes_)[i].lock.lock(); });
 }
 
 KeyAccess::KeyAccess(Keyspace& keyspace, All) : keyspace_(keyspace), effects_(effects_of_thread()) {
   assert(scope_ || effects_.size() == kRecordRoomBytes);
   if (scope_) return;
-  set_.fill(~0ULL);
-  for (Keyspace::Stripe& stripe : *keyspace_.stripes_) stripe.lock.lock();
+  stripes_.add_all();
+  stripes_.each([this](unsigned i) { (*keyspace_.stripes_)[i].lock.lock(); });
 }
 
 Lsn Keyspace::append_effects(std::vector<ExtentRef>& freed, std::vector<std::unique_ptr<Shard>>& detached) {
@@ -70,15 +67,14 @@ Lsn Keyspace::append_effects(std::vector<ExtentRef>& freed, std::vector<std::uni
   return lsn;
 }
 
-Lsn Keyspace::release(const std::array<uint64_t, kStripes / 64>& set, Lsn lsn) {
+Lsn Keyspace::release(const StripeSet& stripes, Lsn lsn) {
   Lsn visible = 0;
-  for (unsigned i = 0; i < kStripes; ++i) {
-    if (!(set[i / 64] >> i % 64 & 1)) continue;
+  stripes.each([&](unsigned i) {
     Stripe& stripe = (*stripes_)[i];
     if (lsn != 0) stripe.last_lsn = lsn;
     visible = std::max(visible, stripe.last_lsn);
     stripe.lock.unlock();
-  }
+  });
   return visible;
 }
 
@@ -91,7 +87,7 @@ Lsn KeyAccess::finish() {
     return 0;
   }
   Lsn lsn = keyspace_.append_effects(freed_, detached_);
-  if (!single_) return keyspace_.release(set_, lsn);
+  if (!single_) return keyspace_.release(stripes_, lsn);
   if (lsn != 0) single_->last_lsn = lsn;
   lsn = single_->last_lsn;
   single_->lock.unlock();

@@ -22,6 +22,7 @@
 #include "keyspace/page_pool.h"
 #include "keyspace/shard.h"
 #include "keyspace/stripe_lock.h"
+#include "keyspace/stripe_set.h"
 #include "keyspace/waiters.h"
 #include "keyspace/watch_registry.h"
 #include "storage/storage.h"
@@ -194,7 +195,7 @@ class Keyspace : public Plane {
   // The end of an access or a scope: the record of the thread's effects, if any (0: none), then the stripes are let go. Returns the
   // last record that any of them shows.
   Lsn append_effects(std::vector<ExtentRef>& freed, std::vector<std::unique_ptr<Shard>>& detached);
-  Lsn release(const std::array<uint64_t, kStripes / 64>& set, Lsn lsn);
+  Lsn release(const StripeSet& stripes, Lsn lsn);
   bool evict_one();
   bool evict_from(unsigned stripe_number);
   uint64_t expire_due(unsigned stripe_number, int64_t now_ms, uint64_t limit);
@@ -324,7 +325,7 @@ class KeyAccess {
   std::string& effects_;               // of this thread, reused
   KeyspaceScope* const scope_ = KeyspaceScope::current();  // the transaction it is part of
   Keyspace::Stripe* single_ = nullptr;
-  std::array<uint64_t, kStripes / 64> set_{};  // when several are locked
+  StripeSet stripes_;  // when several are locked
   std::vector<ExtentRef> freed_;
   std::vector<std::unique_ptr<Shard>> detached_;  // FLUSH: to be freed behind the record
   ExtentRef kept_;

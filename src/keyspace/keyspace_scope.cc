@@ -7,28 +7,25 @@
 namespace pion {
 
 KeyspaceScope::KeyspaceScope(Keyspace& keyspace, std::span<const Key> keys) : keyspace_(keyspace) {
-  for (const Key& key : keys) set_[key.hash.stripe() / 64] |= 1ULL << key.hash.stripe() % 64;
+  for (const Key& key : keys) stripes_.add(key.hash.stripe());
   enter();
 }
 
 KeyspaceScope::KeyspaceScope(Keyspace& keyspace, All) : keyspace_(keyspace) {
-  set_.fill(~0ULL);
+  stripes_.add_all();
   enter();
 }
 
 void KeyspaceScope::enter() {
   assert(!current_);
-  // Ascending order, as every KeyAccess.
-  for (unsigned i = 0; i < kStripes; ++i) {
-    if (holds(i)) (*keyspace_.stripes_)[i].lock.lock();
-  }
+  stripes_.each([this](unsigned i) { (*keyspace_.stripes_)[i].lock.lock(); });
   current_ = this;
 }
 
 Lsn KeyspaceScope::finish() {
   assert(current_ == this);
   current_ = nullptr;
-  return keyspace_.release(set_, keyspace_.append_effects(freed_, detached_));
+  return keyspace_.release(stripes_, keyspace_.append_effects(freed_, detached_));
 }
 
 StripeHold::StripeHold(StripeLock& lock) : lock_(KeyspaceScope::current() ? nullptr : &lock) {

@@ -3,14 +3,13 @@
 // there together or not at all, for readers and after a crash. One at a time per thread; ends on the thread that made it.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
 
-#include "base/limits.h"
 #include "keyspace/shard.h"
+#include "keyspace/stripe_set.h"
 #include "storage/journal.h"
 
 namespace pion {
@@ -36,7 +35,7 @@ class KeyspaceScope {
 
   // This thread's; null: none.
   static KeyspaceScope* current() { return current_; }
-  bool holds(unsigned stripe) const { return set_[stripe / 64] >> stripe % 64 & 1; }
+  bool holds(unsigned stripe) const { return stripes_.has(stripe); }
 
  private:
   friend class KeyAccess;
@@ -46,7 +45,7 @@ class KeyspaceScope {
   static inline thread_local KeyspaceScope* current_ = nullptr;
 
   Keyspace& keyspace_;
-  std::array<uint64_t, kStripes / 64> set_{};
+  StripeSet stripes_;
   std::vector<ExtentRef> freed_;
   std::vector<std::unique_ptr<Shard>> detached_;
 };
