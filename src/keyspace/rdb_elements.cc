@@ -105,9 +105,14 @@ bool ListpackSource::next(ShortText& text) {
   }
   if (!read_listpack_body(in_, text)) return fail();
   const uint64_t size = before.size() - in_.rest().size();
-  uint64_t back = 0;
-  for (const char byte : in_.raw(back_bytes(size))) back = back << 7 | (static_cast<uint8_t>(byte) & 0x7f);
-  if (back != size) return fail();
+  const std::string_view back = in_.raw(back_bytes(size));
+  uint64_t said = 0;
+  for (size_t i = 0; i < back.size(); ++i) {
+    const auto byte = static_cast<uint8_t>(back[i]);
+    if ((byte >= 0x80) != (i > 0)) return fail();  // all but the first say that there is more in front of them
+    said = said << 7 | (byte & 0x7f);
+  }
+  if (said != size) return fail();
   ++seen_;
   return !in_.failed();
 }

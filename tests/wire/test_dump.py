@@ -88,12 +88,15 @@ def make(c: Connection, commands: list[Command]) -> None:
         assert not isinstance(reply, ServerError), (command, reply)
 
 
-def without_shape(info: Any) -> Any:
-    """XINFO STREAM FULL without what says how nodes are cut."""
-    return [x for at in range(0, len(info), 2) if info[at] not in (b"radix-tree-keys", b"radix-tree-nodes") for x in info[at : at + 2]]
+def without(info: Any, names: tuple[bytes, ...]) -> Any:
+    """XINFO STREAM FULL without some fields."""
+    return [x for at in range(0, len(info), 2) if info[at] not in names for x in info[at : at + 2]]
 
 
-def contents(c: Connection, key: str = "k") -> Any:
+SHAPE = (b"radix-tree-keys", b"radix-tree-nodes")  # how nodes are cut
+
+
+def contents(c: Connection, key: str = "k", unseen: tuple[bytes, ...] = SHAPE) -> Any:
     """Everything a client can see of a value."""
     kind, encoding = c.call("TYPE", key), c.call("OBJECT", "ENCODING", key)
     if kind == "string":
@@ -110,7 +113,7 @@ def contents(c: Connection, key: str = "k") -> Any:
     if kind == "zset":
         return kind, encoding, c.call("ZRANGE", key, 0, -1, "WITHSCORES")
     if kind == "stream":
-        return kind, encoding, c.call("XRANGE", key, "-", "+"), without_shape(c.call("XINFO", "STREAM", key, "FULL", "COUNT", 0))
+        return kind, encoding, c.call("XRANGE", key, "-", "+"), without(c.call("XINFO", "STREAM", key, "FULL", "COUNT", 0), unseen)
     return kind, encoding
 
 
@@ -344,6 +347,15 @@ def test_a_list_that_is_restored_wakes_who_waits_for_it(pion_shared: PionServer)
         assert waiter.read() == [b"waited for", b"one"]
 
 
+FIRST_ID = b"recorded-first-entry-id"  # it is what it is, whatever a payload says
+
+
+def whatever_order(seen: Any) -> Any:
+    """Redis leaves the members of a listpack in the wrong order that a payload has them in."""
+    kind, _, value, *more = seen
+    return (kind, sorted(zip(value[::2], map(float, value[1::2])))) if kind == "zset" else (kind, value, *more)
+
+
 def damaged(r: random.Random, body: bytes) -> bytes:
     bytes_ = bytearray(body)
     for _ in range(r.choice((1, 1, 1, 2, 5))):
@@ -369,6 +381,7 @@ def test_damaged_payloads_are_refused_or_make_values_that_redis_takes(pion: Pion
     r = random.Random(20)
     taken = refused = 0
     with Connection(pion.port) as c, Connection(redis82.port) as redis:
+        redis.call("CONFIG", "SET", "sanitize-dump-payload", "yes")
         bodies = list(OLD.values())
         for name, commands in VALUES.items():
             make(redis, commands)
@@ -386,9 +399,8 @@ def test_damaged_payloads_are_refused_or_make_values_that_redis_takes(pion: Pion
             taken += 1
             if c.call("TYPE", "k") == "hash" and c.call("OBJECT", "ENCODING", "k") == b"listpackex" or c.call("EXISTS", "k") == 0:
                 continue  # a field may have expired meanwhile, on one side alone
-            ours = c.call("DUMP", "k")
-            redis.call("CONFIG", "SET", "sanitize-dump-payload", "yes")
-            redis.call("RESTORE", "k", 0, ours, "REPLACE")
-            redis.call("CONFIG", "SET", "sanitize-dump-payload", "no")
-            assert contents(redis)[2:] == contents(c)[2:], body
+            for payload in (seal(body), c.call("DUMP", "k")):
+                redis.send("RESTORE", "k", 0, payload, "REPLACE")
+                assert redis.read() == "OK", body
+                assert whatever_order(contents(c, "k", (*SHAPE, FIRST_ID))) == whatever_order(contents(redis, "k", (*SHAPE, FIRST_ID))), body
     assert taken > 300 and refused > 1000
