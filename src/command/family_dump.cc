@@ -14,7 +14,8 @@
 namespace pion {
 namespace {
 
-constexpr uint64_t kBytesOnReactor = 64 * kKiB;  // what is longer is translated by a worker
+constexpr uint64_t kBytesOnReactor = kStreamBulkBytes - 1;  // what is longer is translated by a worker
+constexpr uint64_t kPayloadOnReactor = 8 * kKiB;             // which may be compressed many times over
 
 bool is_large(const Entry& entry) {
   if (entry.type() == ValueType::kString) return entry.encoding() == Encoding::kExtent || string_size(entry) > kBytesOnReactor;
@@ -132,7 +133,7 @@ void store(CommandContext& ctx, KeyAccess& access, const Key& key, Found found, 
 Outcome restore_command(CommandContext& ctx) {
   RestoreOptions options;
   if (!parse_options(ctx, options)) return Outcome::kDone;
-  if (ctx.arg(3).size() > kBytesOnReactor && !ctx.on_worker) return Outcome::kNeedsWorker;
+  if (ctx.arg(3).size() > kPayloadOnReactor && !ctx.on_worker) return Outcome::kNeedsWorker;
   Keyspace& keyspace = *ctx.services.keyspace;
   const Key key = keyspace.key(ctx.arg(1));
   Restored restored;
