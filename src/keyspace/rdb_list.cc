@@ -51,8 +51,9 @@ class EncodedList {
     if (chunks_ == 0) return false;
     const bool listpack = may_be_listpack && chunks_ == 1 && !plain_ && last_count_ <= kMostPacked &&
                           !ListLimit::now().exceeded(last_bytes_, last_count_);
-    encoded.clear();
-    ByteWriter(encoded).put(listpack ? kListpack : kQuicklist).varint(chunks_).raw(bytes_);
+    std::string head;
+    ByteWriter(head).put(listpack ? kListpack : kQuicklist).varint(chunks_);
+    encoded = std::move(bytes_.insert(0, head));
     return true;
   }
 
