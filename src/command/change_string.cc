@@ -82,7 +82,7 @@ void change_extent(CommandContext& ctx, const Key& key, const PendingValue& old,
   NewValue value = NewValue::of_raw(string.bytes());
   ExtentStore& extents = ctx.services.storage->extents();
   if (string.bytes().size() > kHeapBytes) {
-    const Result<ExtentRef> written = write_extent(ctx.services.storage->extents(), string.bytes());
+    const Result<ExtentRef> written = write_extent(extents, string.bytes());
     if (!written) return ctx.reply.error("MISCONF Errors writing the value: " + written.error().message);
     value = NewValue::of_extent(*written, string.bytes().size());
   }
