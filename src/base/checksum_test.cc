@@ -23,6 +23,23 @@ TEST(Checksum, EqualsTheReferenceAtEveryLength) {
   EXPECT_EQ(xxh3(""), 0x2d06800538d394c2ULL);  // published test vector
 }
 
+TEST(Checksum, Crc64IsThatOfRedis) {
+  EXPECT_EQ(crc64("123456789"), 0xe9c6d914c4b8d9caULL);  // published test vector
+  EXPECT_EQ(crc64(""), 0u);
+  // By the definition, a bit at a time, at every length and from every sum so far.
+  std::string bytes(300, '\0');
+  uint64_t state = 1;
+  for (char& byte : bytes) byte = static_cast<char>(state = mix64(state + 1));
+  uint64_t expected = 0;
+  for (size_t size = 0; size < bytes.size(); ++size) {
+    ASSERT_EQ(crc64(std::string_view(bytes).substr(0, size)), expected) << size;
+    const size_t half = size / 2;
+    ASSERT_EQ(crc64(std::string_view(bytes).substr(half, size - half), crc64(std::string_view(bytes).substr(0, half))), expected) << size;
+    expected ^= static_cast<uint8_t>(bytes[size]);
+    for (int bit = 0; bit < 8; bit++) expected = expected >> 1 ^ (expected & 1 ? 0x95ac9329ac4bc9b5ULL : 0);
+  }
+}
+
 TEST(Checksum, MixingChangesEveryBitAboutHalfTheTime) {
   for (int bit = 0; bit < 64; bit++) {
     int flipped = 0;

@@ -67,13 +67,6 @@ void run_on(MutableString& string, uint64_t least_bytes, bool raw, StringChange&
   change.run(string);
 }
 
-Result<ExtentRef> write_extent(CommandContext& ctx, std::string_view bytes) {
-  Result<std::unique_ptr<ExtentWriter>> writer = ctx.services.storage->extents().create(Space::kValues, bytes.size(), 0);
-  if (!writer) return std::unexpected(writer.error());
-  PION_TRY((*writer)->append(bytes));
-  return (*writer)->finish();
-}
-
 // On a worker, without locks: the changed bytes, then the key again. `again`: it changed meanwhile.
 void change_extent(CommandContext& ctx, const Key& key, const PendingValue& old, uint64_t least_bytes, bool* ran, bool& again,
                    StringChange& change) {
@@ -89,7 +82,7 @@ void change_extent(CommandContext& ctx, const Key& key, const PendingValue& old,
   NewValue value = NewValue::of_raw(string.bytes());
   ExtentStore& extents = ctx.services.storage->extents();
   if (string.bytes().size() > kHeapBytes) {
-    const Result<ExtentRef> written = write_extent(ctx, string.bytes());
+    const Result<ExtentRef> written = write_extent(extents, string.bytes());
     if (!written) return ctx.reply.error("MISCONF Errors writing the value: " + written.error().message);
     value = NewValue::of_extent(*written, string.bytes().size());
   }

@@ -15,6 +15,7 @@ std::span<const CommandSpec> set_commands();
 std::span<const CommandSpec> bitmap_commands();
 std::span<const CommandSpec> hyperloglog_commands();
 std::span<const CommandSpec> key_commands();
+std::span<const CommandSpec> dump_commands();
 std::span<const CommandSpec> hash_commands();
 std::span<const CommandSpec> list_commands();
 std::span<const CommandSpec> sorted_set_commands();

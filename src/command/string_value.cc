@@ -16,6 +16,21 @@ bool admitted(CommandContext& ctx, uint64_t record_bytes) {
   return false;
 }
 
+Result<ExtentRef> write_extent(ExtentStore& extents, std::string_view bytes) {
+  Result<std::unique_ptr<ExtentWriter>> writer = extents.create(Space::kValues, bytes.size(), 0);
+  if (!writer) return std::unexpected(writer.error());
+  PION_TRY((*writer)->append(bytes));
+  return (*writer)->finish();
+}
+
+std::optional<ArgumentValue> ArgumentValue::of_bytes(CommandContext& ctx, std::string_view bytes) {
+  if (bytes.size() < kStreamBulkBytes) return ArgumentValue(NewValue::from_argument(bytes), nullptr);
+  ExtentStore& extents = ctx.services.storage->extents();
+  const Result<ExtentRef> ref = write_extent(extents, bytes);
+  if (!ref) return ctx.reply.error("MISCONF Errors writing the value: " + ref.error().message), std::nullopt;
+  return ArgumentValue(NewValue::of_extent(*ref, bytes.size()), &extents);
+}
+
 std::optional<ArgumentValue> ArgumentValue::take(CommandContext& ctx, size_t index) {
   Argument& argument = ctx.args[index];
   if (!argument.streamed) return ArgumentValue(NewValue::from_argument(argument.bytes), nullptr);

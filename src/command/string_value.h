@@ -31,11 +31,16 @@ inline std::vector<Key> keys_of_arguments(const CommandContext& ctx, size_t firs
   return keys;
 }
 
+// Bytes of a value, written to disk. On a worker.
+Result<ExtentRef> write_extent(ExtentStore& extents, std::string_view bytes);
+
 // An argument as the value of a key. A streamed one becomes an extent, which is given back unless it is used.
 class ArgumentValue {
  public:
   // Empty: the error was answered.
   static std::optional<ArgumentValue> take(CommandContext& ctx, size_t index);
+  // Bytes that came otherwise and last as long as this; on a worker if they are kStreamBulkBytes or more.
+  static std::optional<ArgumentValue> of_bytes(CommandContext& ctx, std::string_view bytes);
   ArgumentValue(ArgumentValue&& other) noexcept
       : value_(other.value_), extents_(std::exchange(other.extents_, nullptr)) {}
   ArgumentValue& operator=(ArgumentValue&&) = delete;

@@ -102,6 +102,7 @@ class Table {
     add(bitmap_commands());
     add(hyperloglog_commands());
     add(key_commands());
+    add(dump_commands());
     add(hash_commands());
     add(list_commands());
     add(sorted_set_commands());

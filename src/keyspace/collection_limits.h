@@ -16,9 +16,10 @@ struct CollectionLimits {
 };
 
 // How far a value is packed here. It depends on what the value is called only in so far as long elements are walked slowly and
-// many short ones take least memory when they are packed.
+// many short ones take least memory when they are packed; and what Redis calls a listpack is expected to keep the order of its elements.
 inline bool stays_packed(bool called_listpack, uint64_t elements, uint64_t bytes) {
-  return called_listpack ? elements <= 4096 && bytes <= 64 * 1024 : elements <= 64 && bytes <= 8 * 1024;
+  if (!called_listpack) return elements <= 64 && bytes <= 8 * 1024;
+  return elements <= 4096 && bytes <= (elements <= 64 ? 256 : 64) * 1024;
 }
 
 inline CollectionLimits& collection_limits() {

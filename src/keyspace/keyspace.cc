@@ -129,6 +129,19 @@ uint32_t Keyspace::access_frequency(const Entry& entry) const {
                      settings.lfu_decay_minutes.load(std::memory_order_relaxed));
 }
 
+void Keyspace::set_idle_s(Entry& entry, uint64_t seconds) const {
+  if (uses_lfu(settings.policy.load())) return;
+  constexpr uint64_t kLongest = 0xfffffe;  // seconds count in 24 bits
+  const auto now_s = static_cast<uint32_t>(wall_ms() / 1000);
+  entry.set_clock((now_s - static_cast<uint32_t>(std::min(seconds, kLongest))) & 0xffffff);
+}
+
+void Keyspace::set_access_frequency(Entry& entry, uint8_t frequency) const {
+  if (!uses_lfu(settings.policy.load())) return;
+  const auto now_minutes = static_cast<uint32_t>(wall_ms() / 60000);
+  entry.set_clock((now_minutes & 0xffff) << 8 | frequency);
+}
+
 void Keyspace::report_memory(Stripe& stripe, int64_t delta) {
   stripe.unreported += delta;
   if (stripe.unreported > 1024 || stripe.unreported < -1024) {

@@ -155,6 +155,10 @@ class Keyspace : public Plane {
   uint32_t clock_s() const { return clock_s_.load(std::memory_order_relaxed); }
   uint32_t idle_s(const Entry& entry) const;
   uint32_t access_frequency(const Entry& entry) const;
+  // RESTORE says how long ago a key was used, or how often (0 to 255). Under the stripe's lock; of no effect under policies that go
+  // by the other.
+  void set_idle_s(Entry& entry, uint64_t seconds) const;
+  void set_access_frequency(Entry& entry, uint8_t frequency) const;
 
   // Plane.
   std::string_view name() const override { return "keyspace"; }

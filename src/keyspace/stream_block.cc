@@ -91,7 +91,7 @@ StreamBlock* StreamBlock::make(uint32_t capacity) {
 
 void StreamBlock::destroy(StreamBlock* block) { std::free(block); }
 
-StreamBlock* StreamBlock::first(StreamId id, StreamFields fields) {
+StreamBlock* StreamBlock::begin(StreamFields fields) {
   std::string names;
   ByteWriter out(names);
   out.varint(fields.size() / 2);
@@ -104,8 +104,10 @@ StreamBlock* StreamBlock::first(StreamId id, StreamFields fields) {
   copy_bytes(block->data(), names);
   block->size = static_cast<uint32_t>(names.size());
   block->listpack_bytes = as_u32(master);
-  return append(block, id, id, fields);
+  return block;
 }
+
+StreamBlock* StreamBlock::first(StreamId id, StreamFields fields) { return append(begin(fields), id, id, fields); }
 
 bool StreamBlock::full(StreamFields fields) const {
   const CollectionLimits& limits = collection_limits();

@@ -31,6 +31,8 @@ class StreamEntry {
   StreamId id;
 
   uint64_t fields() const;
+  // Does it have the fields of the block's first entry? Only values stand in it then.
+  bool named_as_first() const { return names_ != nullptr; }
   // visit(const ShortText& name, const ShortText& value)
   template <typename Visit>
   void each(Visit&& visit) const;
@@ -56,6 +58,8 @@ struct StreamBlock {
   static StreamBlock* make(uint32_t capacity);
   static void destroy(StreamBlock* block);
 
+  // A new block without entries yet, of entries that have these fields; only the names matter.
+  static StreamBlock* begin(StreamFields fields);
   // A new block with one entry.
   static StreamBlock* first(StreamId id, StreamFields fields);
   // Would Redis begin a new block for this entry?
@@ -68,6 +72,10 @@ struct StreamBlock {
   // The first entry at or behind `id`.
   bool find(StreamId base, StreamId id, StreamEntry& entry) const;
   bool remove(StreamId base, StreamId id);
+
+  // The fields of the first entry that was here: visit(const ShortText& name).
+  template <typename Visit>
+  void each_name(Visit&& visit) const;
 
   // visit(const StreamEntry&) until it answers false; false: it did.
   template <typename Visit>
@@ -109,6 +117,12 @@ inline ShortText read_item(const char*& at) {
 }
 
 }  // namespace stream_block
+
+template <typename Visit>
+void StreamBlock::each_name(Visit&& visit) const {
+  const char* at = data();
+  for (uint64_t left = stream_block::read_varint(at); left > 0; --left) visit(stream_block::read_item(at));
+}
 
 template <typename Visit>
 void StreamEntry::each(Visit&& visit) const {

@@ -195,8 +195,7 @@ bool check_delta(const Entry* entry, std::string_view delta) {
 // Whole value: last id, max deleted id, varint entries added, varint blocks, then each block: base, last, varint count, removed,
 // listpack bytes, bytes; varint groups, then each: bytes name, last id, varint entries read + 1, varint consumers, then each:
 // bytes name, i64 seen, i64 active; varint pending, then each: id, i64 delivered, varint deliveries, varint consumer's number.
-void encode(const Entry& entry, std::string& out) {
-  const Stream& stream = stream_of(entry);
+void encode_whole(const Stream& stream, std::string& out) {
   ByteWriter writer(out);
   IdWriter ids(out);
   ids.write(stream.last_id);
@@ -225,6 +224,8 @@ void encode(const Entry& entry, std::string& out) {
     });
   }
 }
+
+void encode(const Entry& entry, std::string& out) { encode_whole(stream_of(entry), out); }
 
 struct RawBlock {
   StreamId base;
@@ -307,7 +308,7 @@ void decode_group(Stream& stream, ByteReader& in, IdReader& ids) {
   }
 }
 
-DecodedValue decode(std::string_view encoded, PagePool&) {
+std::unique_ptr<Stream> decode_whole(std::string_view encoded) {
   auto stream = std::make_unique<Stream>();
   ByteReader in(encoded);
   IdReader ids(in);
@@ -319,8 +320,12 @@ DecodedValue decode(std::string_view encoded, PagePool&) {
     stream->add_raw_block(block.base, block.counters, block.bytes);
   }
   for (uint64_t left = in.varint(); left > 0; --left) decode_group(*stream, in, ids);
+  return stream;
+}
+
+DecodedValue decode(std::string_view encoded, PagePool&) {
   DecodedValue decoded;
-  decoded.object = std::move(stream);
+  decoded.object = decode_whole(encoded);
   return decoded;
 }
 
@@ -342,6 +347,9 @@ bool matters(std::string_view delta) {
 }
 
 }  // namespace
+
+void encode_stream(const Stream& stream, std::string& out) { encode_whole(stream, out); }
+std::unique_ptr<Stream> decode_stream(std::string_view encoded) { return decode_whole(encoded); }
 
 StreamDelta& StreamDelta::id(StreamId id) {
   ByteWriter(out_).varint(zigzag(id.ms - previous_.ms)).varint(zigzag(id.seq - previous_.seq));

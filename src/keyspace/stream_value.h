@@ -12,6 +12,10 @@ namespace pion {
 
 inline Stream& stream_of(const Entry& entry) { return *static_cast<Stream*>(entry.object()); }
 
+// A whole value outside an entry, as ValueOps::encode writes it; decoded only after ValueOps::check.
+void encode_stream(const Stream& stream, std::string& out);
+std::unique_ptr<Stream> decode_stream(std::string_view encoded);
+
 // One delta, written into a string of the caller's. What a group or consumer that it names is not there for, is ignored.
 class StreamDelta {
  public:

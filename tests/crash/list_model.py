@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
+from support import rdb
+
 Elements = tuple[bytes, ...]
 State = dict[bytes, tuple[Elements, int]]  # key -> (elements, -1): no expiry, as keys without one in model.py
 
@@ -33,7 +35,7 @@ class ListLoad:
 
     def next(self) -> tuple[tuple, State]:
         """The next command, and the lists it changes."""
-        choice = self.random.choice(["push"] * 6 + ["pop"] * 3 + ["move"] * 3 + ["set", "insert", "rem", "trim", "rename", "copy", "delete"])
+        choice = self.random.choice(["push"] * 6 + ["pop"] * 3 + ["move"] * 3 + ["set", "insert", "rem", "trim", "rename", "copy", "restore", "delete"])
         return getattr(self, "_" + choice)()
 
     def key(self) -> bytes:
@@ -110,6 +112,12 @@ class ListLoad:
         if source not in self.state or source == target:
             return (b"LLEN", source), {}
         return (b"COPY", source, target, b"REPLACE"), {target: self.state[source]}
+
+    def _restore(self):
+        key = self.key()
+        elements = [self.element() for _ in range(self.random.choice([1, 5, 40]))]
+        body = b"\x01" + rdb.length(len(elements)) + b"".join(map(rdb.string, elements))
+        return (b"RESTORE", key, 0, rdb.seal(body), b"REPLACE"), self.changes((key, elements))
 
     def _delete(self):
         key = self.key()

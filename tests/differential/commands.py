@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from differential import bit_commands, hash_commands, list_commands, set_commands, stream_commands, zset_commands
+from differential import bit_commands, dump_commands, hash_commands, list_commands, set_commands, stream_commands, zset_commands
 
 Command = list[bytes]
 
@@ -37,6 +37,7 @@ class Generator:
         self.families = [
             bit_commands.BitCommands(self), hash_commands.HashCommands(self), list_commands.ListCommands(self),
             set_commands.SetCommands(self), stream_commands.StreamCommands(self), zset_commands.SortedSetCommands(self),
+            dump_commands.DumpCommands(self),
         ]  # fmt: skip
 
     def key(self) -> bytes:

@@ -94,6 +94,8 @@ def same(command: Command, ours: tuple[bytes, object], theirs: tuple[bytes, obje
         return without_clocks(mine) == without_clocks(other)
     if name in (b"SRANDMEMBER", b"SPOP"):
         return same_members(command, mine, other)
+    if name == b"DUMP":
+        return mine is not None and other is not None
     if name == b"RANDOMKEY":
         return mine is not None and other is not None
     if name in (b"SCAN", b"SSCAN") and isinstance(mine, list) and isinstance(other, list):
