@@ -23,7 +23,11 @@ _MADE_BY = {
     "PION_MODEL_GEMMA3": "setup-models gemma3",
     "PION_REDIS82": "setup-peers",
     "PION_VALKEY91": "setup-peers",
-    "PION_NODE_MODULES": "setup-peers",
+    "PION_NODE_MODULES": "setup-clients",
+    "PION_CLIENT_C": "setup-clients",
+    "PION_CLIENT_GO": "setup-clients",
+    "PION_CLIENT_JAVA": "setup-clients",
+    "PION_CLIENT_RUST": "setup-clients",
 }
 
 
