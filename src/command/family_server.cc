@@ -1,4 +1,4 @@
-// SAVE BGSAVE LASTSAVE SHUTDOWN WAIT WAITAOF TIME ROLE, and the table of CONFIG, DEBUG and INFO (files of their own).
+// SAVE BGSAVE LASTSAVE SHUTDOWN WAIT WAITAOF TIME ROLE, and the table of CONFIG, DEBUG, INFO, MODULE and LOLWUT (files of their own).
 #include "command/family_server.h"
 
 #include <algorithm>
@@ -191,6 +191,14 @@ constexpr CommandSpec kConfig[] = {
     {.name = "config|set", .handler = config_set},
 };
 
+constexpr CommandSpec kModule[] = {
+    {.name = "module|help", .handler = module_help},
+    {.name = "module|list", .handler = module_list},
+    {.name = "module|load", .handler = module_refused},
+    {.name = "module|loadex", .handler = module_refused},
+    {.name = "module|unload", .handler = module_refused},
+};
+
 constexpr CommandSpec kServer[] = {
     {.name = "bgsave", .handler = bgsave, .status = "differs: a checkpoint in the background; there is no fork"},
     {.name = "config", .subcommands = kConfig, .status = "differs: the parameters of docs/configuration.md"},
@@ -199,6 +207,8 @@ constexpr CommandSpec kServer[] = {
                "own connection only"},
     {.name = "info", .handler = info, .status = "differs: a section pion; fields of what there is"},
     {.name = "lastsave", .handler = lastsave, .status = "differs: of the last checkpoint"},
+    {.name = "lolwut", .handler = lolwut, .status = "differs: names the version and draws nothing"},
+    {.name = "module", .subcommands = kModule, .status = "differs: there are no modules, and none can be loaded"},
     {.name = "monitor", .handler = monitor, .status = "differs: of a value that streams to disk its length; limits of subscribers hold"},
     {.name = "role", .handler = role},
     {.name = "save", .handler = save, .status = "differs: a checkpoint; other connections go on meanwhile"},

@@ -13,6 +13,11 @@ Outcome config_help(CommandContext& context);
 
 Outcome debug(CommandContext& context);
 
+Outcome module_help(CommandContext& context);
+Outcome module_list(CommandContext& context);
+Outcome module_refused(CommandContext& context);  // LOAD, LOADEX, UNLOAD
+Outcome lolwut(CommandContext& context);
+
 // INFO [section ...]
 Outcome info(CommandContext& context);
 

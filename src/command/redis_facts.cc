@@ -1308,20 +1308,39 @@ constexpr ArgumentDoc kArguments276[] = {
     {.name = "section", .type = "string", .flags = 3},
 };
 constexpr ArgumentDoc kArguments277[] = {
+    {.name = "version", .type = "integer", .token = "VERSION", .flags = 1},
+};
+constexpr ArgumentDoc kArguments278[] = {
     {.name = "key", .type = "key", .key_spec = 0},
     {.name = "count", .type = "integer", .token = "SAMPLES", .flags = 1},
 };
-constexpr ArgumentDoc kArguments278[] = {
+constexpr ArgumentDoc kArguments279[] = {
+    {.name = "path", .type = "string"},
+    {.name = "arg", .type = "string", .flags = 3},
+};
+constexpr ArgumentDoc kArguments280[] = {
+    {.name = "name", .type = "string"},
+    {.name = "value", .type = "string"},
+};
+constexpr ArgumentDoc kArguments281[] = {
+    {.name = "path", .type = "string"},
+    {.name = "configs", .type = "block", .token = "CONFIG", .flags = 7, .children = kArguments280},
+    {.name = "args", .type = "string", .token = "ARGS", .flags = 3},
+};
+constexpr ArgumentDoc kArguments282[] = {
+    {.name = "name", .type = "string"},
+};
+constexpr ArgumentDoc kArguments283[] = {
     {.name = "nosave", .type = "pure-token", .token = "NOSAVE"},
     {.name = "save", .type = "pure-token", .token = "SAVE"},
 };
-constexpr ArgumentDoc kArguments279[] = {
-    {.name = "save-selector", .type = "oneof", .flags = 1, .children = kArguments278},
+constexpr ArgumentDoc kArguments284[] = {
+    {.name = "save-selector", .type = "oneof", .flags = 1, .children = kArguments283},
     {.name = "now", .type = "pure-token", .token = "NOW", .flags = 1, .since = "7.0.0"},
     {.name = "force", .type = "pure-token", .token = "FORCE", .flags = 1, .since = "7.0.0"},
     {.name = "abort", .type = "pure-token", .token = "ABORT", .flags = 1, .since = "7.0.0"},
 };
-constexpr ArgumentDoc kArguments280[] = {
+constexpr ArgumentDoc kArguments285[] = {
     {.name = "index1", .type = "integer"},
     {.name = "index2", .type = "integer"},
 };
@@ -2705,6 +2724,14 @@ constexpr CommandSpec kFacts[] = {
      .arguments = kArguments152,
      .flag_names = "write movablekeys",
      .key_specs = kKeySpecs128},
+    {.name = "lolwut",
+     .arity = -1,
+     .categories = "read,fast",
+     .group = "server",
+     .since = "5.0.0",
+     .summary = "Displays computer art and the Redis version",
+     .arguments = kArguments277,
+     .flag_names = "readonly fast"},
     {.name = "lpop",
      .arity = -2,
      .keys = {1, 1, 1, 0},
@@ -2851,7 +2878,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "4.0.0",
      .summary = "Estimates the memory usage of a key.",
      .complexity = "O(N) where N is the number of samples.",
-     .arguments = kArguments277,
+     .arguments = kArguments278,
      .flag_names = "readonly",
      .key_specs = kKeySpecs79},
     {.name = "mget",
@@ -2866,6 +2893,57 @@ constexpr CommandSpec kFacts[] = {
      .tips = "request_policy:multi_shard",
      .flag_names = "readonly fast",
      .key_specs = kKeySpecs16},
+    {.name = "module",
+     .arity = -2,
+     .categories = "slow",
+     .group = "server",
+     .since = "4.0.0",
+     .summary = "A container for module commands.",
+     .complexity = "Depends on subcommand."},
+    {.name = "module|help",
+     .arity = 2,
+     .categories = "slow",
+     .group = "server",
+     .since = "5.0.0",
+     .summary = "Returns helpful text about the different subcommands.",
+     .complexity = "O(1)",
+     .flag_names = "loading stale"},
+    {.name = "module|list",
+     .arity = 2,
+     .categories = "admin,slow,dangerous",
+     .group = "server",
+     .since = "4.0.0",
+     .summary = "Returns all loaded modules.",
+     .complexity = "O(N) where N is the number of loaded modules.",
+     .tips = "nondeterministic_output_order",
+     .flag_names = "admin noscript"},
+    {.name = "module|load",
+     .arity = -3,
+     .categories = "admin,slow,dangerous",
+     .group = "server",
+     .since = "4.0.0",
+     .summary = "Loads a module.",
+     .complexity = "O(1)",
+     .arguments = kArguments279,
+     .flag_names = "admin noscript no_async_loading"},
+    {.name = "module|loadex",
+     .arity = -3,
+     .categories = "admin,slow,dangerous",
+     .group = "server",
+     .since = "7.0.0",
+     .summary = "Loads a module using extended parameters.",
+     .complexity = "O(1)",
+     .arguments = kArguments281,
+     .flag_names = "admin noscript no_async_loading"},
+    {.name = "module|unload",
+     .arity = 3,
+     .categories = "admin,slow,dangerous",
+     .group = "server",
+     .since = "4.0.0",
+     .summary = "Unloads a module.",
+     .complexity = "O(1)",
+     .arguments = kArguments282,
+     .flag_names = "admin noscript no_async_loading"},
     {.name = "monitor",
      .arity = 1,
      .categories = "admin,slow,dangerous",
@@ -3478,7 +3556,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "1.0.0",
      .summary = "Synchronously saves the database(s) to disk and shuts down the Redis server.",
      .complexity = "O(N) when saving, where N is the total number of keys in all databases when saving data, otherwise O(1)",
-     .arguments = kArguments279,
+     .arguments = kArguments284,
      .history = "7.0.0:Added the `NOW`, `FORCE` and `ABORT` modifiers.",
      .flag_names = "admin noscript loading stale no_multi allow_busy"},
     {.name = "sinter",
@@ -3772,7 +3850,7 @@ constexpr CommandSpec kFacts[] = {
      .since = "4.0.0",
      .summary = "Swaps two Redis databases.",
      .complexity = "O(N) where N is the count of clients watching or blocking on keys from both databases.",
-     .arguments = kArguments280,
+     .arguments = kArguments285,
      .flag_names = "write fast"},
     {.name = "time",
      .arity = 1,
