@@ -31,13 +31,12 @@ void append_line(std::string& out, char mark, std::string_view text) {
 
 }  // namespace
 
-// Shortest digits that read back equal, as Redis prints them: integers that int64 holds without a point, exponents
-// unpadded.
+// Shortest digits that read back equal, as Redis prints them: integers up to 2^62 without a point, exponents unpadded.
 std::string format_real(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
   char text[40];
-  if (value == std::trunc(value) && std::fabs(value) < 9.2e18) {
+  if (value == std::trunc(value) && std::fabs(value) <= 0x1p62) {
     if (value == 0 && std::signbit(value)) return "-0";
     return std::string(text, std::to_chars(text, text + sizeof text, static_cast<int64_t>(value)).ptr);
   }
