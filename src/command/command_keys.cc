@@ -23,7 +23,7 @@ int64_t begin_of(const KeySpecDoc& spec, const Arguments& arguments) {
   return 0;
 }
 
-std::optional<Range> range_of(const KeySpecDoc& spec, const Arguments& arguments) {
+std::optional<Range> range_of(const CommandSpec& command, const KeySpecDoc& spec, const Arguments& arguments) {
   const auto count = static_cast<int64_t>(arguments.size());
   Range range{begin_of(spec, arguments), 0, 1};
   const bool keyword = spec.begin == KeySpecDoc::Begin::kKeyword;
@@ -41,7 +41,8 @@ std::optional<Range> range_of(const KeySpecDoc& spec, const Arguments& arguments
     const int64_t at = range.first + spec.last;
     if (at >= count) return std::nullopt;
     const auto keys = integer_argument(arguments[static_cast<size_t>(at)].bytes);
-    if (!keys || *keys < 0 || *keys > count) return std::nullopt;
+    const int64_t least = command.group == "scripting" ? 0 : 1;
+    if (!keys || *keys < least || *keys > count) return std::nullopt;
     range.first += spec.step;
     range.step = spec.limit;
     range.last = range.first + (*keys - 1) * range.step;
@@ -93,7 +94,7 @@ std::optional<std::vector<CommandKey>> command_keys(const CommandSpec& command, 
   std::vector<CommandKey> keys;
   for (const KeySpecDoc& spec : command.key_specs) {
     if (is_unknown(spec) || is_no_key(spec)) continue;
-    const auto range = range_of(spec, arguments);
+    const auto range = range_of(command, spec, arguments);
     if (!range) return std::nullopt;
     for (int64_t i = range->first; i <= range->last; i += range->step) {
       keys.push_back({static_cast<size_t>(i), flags_of(command, spec, arguments)});

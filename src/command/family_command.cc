@@ -251,7 +251,8 @@ Outcome keys_of_command(CommandContext& context, bool with_flags) {
     return refuse("ERR Invalid number of arguments specified for command");
   }
   const auto keys = command_keys(*spec, request);
-  if (!keys || keys->empty()) return refuse("ERR Invalid arguments specified for command");
+  const bool may_be_none = spec->group == "scripting";
+  if (!keys || (keys->empty() && !may_be_none)) return refuse("ERR Invalid arguments specified for command");
   context.reply.array(static_cast<int64_t>(keys->size()));
   for (const CommandKey& key : *keys) {
     if (with_flags) context.reply.array(2);

@@ -187,8 +187,9 @@ class Comparison:
             self.history.append((step, command))
 
     def batch(self) -> list[Command]:
-        commands = []
-        for _ in range(BATCH):
+        commands: list[Command] = []
+        # What belongs together (SPOP and the DEL of what it left) stays in one batch: between batches keyspaces are compared.
+        while len(commands) < BATCH or self.generator.pending:
             command = self.generator.next()
             # An expired key counts until somebody meets it; which commands meet one (SCAN here, not there) is no promise.
             if command[0].upper() == b"DBSIZE":

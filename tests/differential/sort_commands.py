@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from differential import hash_commands, set_commands
+from differential import set_commands
 
 if TYPE_CHECKING:
     from differential.commands import Command, Generator
@@ -66,7 +66,7 @@ class SortCommands:
         r = self.random
         stores = r.random() < 0.3
         kind = r.random()
-        key = r.choice(LISTS if kind < 0.5 else SORTED_SETS if kind < 0.7 else set_commands.KEYS if kind < 0.97 else hash_commands.KEYS)
+        key = r.choice(LISTS if kind < 0.5 else SORTED_SETS if kind < 0.7 else set_commands.KEYS if kind < 0.97 else WEIGHTS + HASHES)
         ordered = key in LISTS or key in SORTED_SETS
         options = []
         by = r.choice([b"w_*", b"wh_*->f", b"*", b"#*", b"wh_*->", b"none_*"] + ([b"nosort", b"#"] if ordered or stores else [])) if r.random() < 0.5 else b""
