@@ -24,7 +24,7 @@ SHARED_KEYS = [  # met by commands of every type
     *KEYS, *LCS_KEYS, *bit_commands.KEYS, *hash_commands.KEYS, *list_commands.KEYS, *set_commands.KEYS, *stream_commands.KEYS,
     *zset_commands.KEYS, *geo_commands.KEYS, *sort_commands.KEYS,
 ]  # fmt: skip
-ALL_KEYS = [*SHARED_KEYS, *zset_commands.LEX_KEYS, *sort_commands.SORTED_SETS, *sort_commands.WEIGHTS, *sort_commands.HASHES, *sort_commands.OTHERS]
+ALL_KEYS = [*SHARED_KEYS, *zset_commands.LEX_KEYS, *sort_commands.OTHERS]
 
 
 class Generator:

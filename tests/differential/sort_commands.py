@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from differential import set_commands
-
 if TYPE_CHECKING:
     from differential.commands import Command, Generator
 
 LISTS = [b"sortlist0", b"sortlist1"]
 SORTED_SETS = [b"sortzset0"]
+SETS = [b"sortset0", b"sortset1"]
 STORED = [b"sorted0", b"sorted1"]
-OTHERS = [b"sorterrno"]
-KEYS = [*LISTS, *STORED]  # met by commands of every type
+KEYS = STORED  # met by commands of every type
 ELEMENTS = [b"%d" % i for i in range(12)]
 ZERO_BYTES = [b"a\x00b", b"a\x00a", b"1\x00x"]  # equal up to there under ALPHA, so only for lists
 WORDS = [b"a", b"b", b"ab", b"", b"1.5", b"-3", b"+5", b"0x10", b"1e400", b"inf", b"-inf", b"nan", b" 7", b"1e", b".5", b"5.", b"Z", b"\xff"]
 LONG = b"7".rjust(70, b"0")  # makes a skip list of a sorted set: Redis' SORT makes one of every sorted set that it only reads
 WEIGHTS = [b"w_" + element for element in ELEMENTS]
 HASHES = [b"wh_" + element for element in ELEMENTS]
+# What is sorted keeps its type: nothing is renamed to these.
+OTHERS = [*LISTS, *SETS, *SORTED_SETS, *WEIGHTS, *HASHES, b"sorterrno"]
 
 
 class SortCommands:
@@ -49,7 +49,9 @@ class SortCommands:
         if kind < 0.55:
             return [b"ZADD", r.choice(SORTED_SETS), b"5", LONG, *[word for _ in range(count) for word in (b"%d" % r.randint(0, 9), self.element())]]
         if kind < 0.65:
-            return [b"DEL", r.choice(LISTS + SORTED_SETS)]
+            return [b"SADD", r.choice(SETS), *[self.element() for _ in range(count)]]
+        if kind < 0.7:
+            return [b"DEL", r.choice(LISTS + SORTED_SETS + SETS)]
         if kind < 0.8:
             return [b"SET", r.choice(WEIGHTS), self.weight() if self.g.large is False or r.random() < 0.99 else self.g.value()]
         if kind < 0.92:
@@ -66,7 +68,7 @@ class SortCommands:
         r = self.random
         stores = r.random() < 0.3
         kind = r.random()
-        key = r.choice(LISTS if kind < 0.5 else SORTED_SETS if kind < 0.7 else set_commands.KEYS if kind < 0.97 else WEIGHTS + HASHES)
+        key = r.choice(LISTS if kind < 0.5 else SORTED_SETS if kind < 0.7 else SETS if kind < 0.97 else WEIGHTS + HASHES)
         ordered = key in LISTS or key in SORTED_SETS
         options = []
         by = r.choice([b"w_*", b"wh_*->f", b"*", b"#*", b"wh_*->", b"none_*"] + ([b"nosort", b"#"] if ordered or stores else [])) if r.random() < 0.5 else b""
