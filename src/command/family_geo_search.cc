@@ -1,5 +1,6 @@
 // GEOSEARCH, GEOSEARCHSTORE and the older GEORADIUS forms: one search, asked for in several ways.
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -7,6 +8,7 @@
 #include "command/collection.h"
 #include "command/family_geo.h"
 #include "command/score.h"
+#include "command/text_store.h"
 
 namespace pion {
 namespace {
@@ -30,7 +32,7 @@ struct GeoRequest {
   bool searches() const { return form == Form::kSearch || form == Form::kSearchStore; }
 };
 
-// What was found. The name lies in the set.
+// What was found.
 struct Place {
   ShortText member;
   double score, distance;  // metres
@@ -208,7 +210,8 @@ std::vector<Run> runs_of(const SortedSetReader& set, const GeoArea& area) {
   return runs;
 }
 
-std::vector<Place> find_places(const SortedSetReader& set, const std::vector<Run>& runs, const GeoRequest& request) {
+// `names`: where those found are copied to, when they are to outlive the lock.
+std::vector<Place> find_places(const SortedSetReader& set, const std::vector<Run>& runs, const GeoRequest& request, TextStore* names) {
   std::vector<Place> places;
   const uint64_t limit = request.any ? request.count : UINT64_MAX;
   for (const Run& run : runs) {
@@ -216,15 +219,27 @@ std::vector<Place> find_places(const SortedSetReader& set, const std::vector<Run
     if (places.size() >= limit) break;
     set.walk(run.first, false, [&](const ScoredMember& item) {
       const GeoPoint point = geo_point(item.score);
-      if (const auto distance = request.area.distance_inside(point)) places.push_back({item.member, item.score, *distance, point});
+      if (const auto distance = request.area.distance_inside(point)) {
+        char room[20];
+        const ShortText member = names ? ShortText::raw(names->keep(item.member.view(room))) : item.member;
+        places.push_back({member, item.score, *distance, point});
+      }
       return --left > 0 && places.size() < limit;
     });
   }
-  const auto nearer = [](const Place& a, const Place& b) { return a.distance < b.distance; };
-  if (request.order == Order::kNearest) std::stable_sort(places.begin(), places.end(), nearer);
-  if (request.order == Order::kFarthest) std::stable_sort(places.begin(), places.end(), [&](const Place& a, const Place& b) { return nearer(b, a); });
-  if (request.count > 0 && places.size() > request.count) places.resize(request.count);
   return places;
+}
+
+// As many as are wanted, in the order that is wanted; a set that stores them needs none.
+void arrange(std::vector<Place>& places, const GeoRequest& request) {
+  const bool farthest = request.order == Order::kFarthest;
+  const auto before = [&](const Place& a, const Place& b) { return farthest ? a.distance > b.distance : a.distance < b.distance; };
+  if (request.count > 0 && request.count < places.size()) {
+    const auto end = places.begin() + static_cast<ptrdiff_t>(request.count);
+    if (request.order != Order::kNone) std::nth_element(places.begin(), end, places.end(), before);
+    places.resize(request.count);
+  }
+  if (request.order != Order::kNone && !request.stores) std::stable_sort(places.begin(), places.end(), before);
 }
 
 void reply_places(ReplyWriter& reply, const std::vector<Place>& places, const GeoRequest& request) {
@@ -250,19 +265,26 @@ Outcome geo_generic(CommandContext& ctx, GeoRequest request) {
   }
   std::vector<std::string_view> names{ctx.arg(source_at)};
   if (store_at != 0) names.push_back(ctx.arg(store_at));
-  TypedKeys keys(ctx, names);
-  const Found source = keys.find(0, Lookup::kRead);
+  std::optional<TypedKeys> keys;
+  keys.emplace(ctx, names);
+  const Found source = keys->find(0, Lookup::kRead);
   if (source && source.entry->type() != ValueType::kSortedSet) return ctx.reply.error(kWrongType), Outcome::kDone;
   if (!GeoParser(ctx, request, source).parse()) return Outcome::kDone;
 
   std::vector<Place> places;
+  TextStore copies;
   if (source) {
     const SortedSetReader set(*source.entry);
     const std::vector<Run> runs = runs_of(set, request.area);
     uint64_t elements = 0;
     for (const Run& run : runs) elements += run.count;
-    if (elements > kElementsOnReactor && !ctx.on_worker) return Outcome::kNeedsWorker;
-    places = find_places(set, runs, request);
+    const bool large = elements > kElementsOnReactor;
+    if (large && !ctx.on_worker) return Outcome::kNeedsWorker;
+    // Sorting many takes long, and needs no lock.
+    const bool lets_go = large && !request.stores;
+    places = find_places(set, runs, request, lets_go ? &copies : nullptr);
+    if (lets_go) keys.reset();
+    arrange(places, request);
   }
   if (!request.stores) return reply_places(ctx.reply, places, request), Outcome::kDone;
   SortedSetBuilder result;
@@ -271,7 +293,7 @@ Outcome geo_generic(CommandContext& ctx, GeoRequest request) {
     result.add(place.member.view(room), request.stores_distance ? place.distance / request.area.metres : place.score);
   }
   const std::string_view event = request.searches() ? "geosearchstore" : "georadiusstore";
-  if (keys.replace(1, ValueType::kSortedSet, places.empty() ? std::string() : result.encoded(), KeyEvent::kSortedSet, event)) {
+  if (keys->replace(1, ValueType::kSortedSet, places.empty() ? std::string() : result.encoded(), KeyEvent::kSortedSet, event)) {
     ctx.reply.integer(static_cast<int64_t>(places.size()));
   }
   return Outcome::kDone;

@@ -4,6 +4,7 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -12,10 +13,12 @@
 #include "command/collection.h"
 #include "command/families.h"
 #include "command/sort_pattern.h"
+#include "command/text_store.h"
 #include "keyspace/hash_value.h"
 #include "keyspace/list_value.h"
 #include "keyspace/set_value.h"
 #include "keyspace/sorted_set_value.h"
+#include "storage/storage.h"
 
 namespace pion {
 namespace {
@@ -71,35 +74,18 @@ bool parse_sort(CommandContext& ctx, bool may_store, SortRequest& request) {
   return true;
 }
 
-// Bytes that outlive the locks they were read under.
-class TextStore {
- public:
-  std::string_view keep(std::string_view text) {
-    if (text.size() > left_) {
-      const size_t bytes = std::max(text.size(), kBlockBytes);
-      blocks_.push_back(std::make_unique_for_overwrite<char[]>(bytes));
-      at_ = blocks_.back().get();
-      left_ = bytes;
-    }
-    char* const kept = at_;
-    std::copy(text.begin(), text.end(), kept);
-    at_ += text.size();
-    left_ -= text.size();
-    return {kept, text.size()};
-  }
-
- private:
-  static constexpr size_t kBlockBytes = 64 * 1024;
-  std::vector<std::unique_ptr<char[]>> blocks_;
-  char* at_ = nullptr;
-  size_t left_ = 0;
+// A value in an extent, to be read when the locks are gone.
+struct OnDisk {
+  ExtentRef ref;
+  uint64_t size;
+  std::shared_ptr<const void> hold;
 };
 
 // What a pattern found for an element.
 struct Fetched {
-  enum class Kind : uint8_t { kNothing, kText, kPending } kind = Kind::kNothing;
+  enum class Kind : uint8_t { kNothing, kText, kOnDisk } kind = Kind::kNothing;
   std::string_view text;
-  const PendingValue* pending = nullptr;  // in an extent
+  const OnDisk* on_disk = nullptr;
 };
 
 struct Item {
@@ -108,6 +94,7 @@ struct Item {
   double weight = 0;
   uint64_t number = 0;           // the order in which it came; among equals it stays
   uint64_t fetched = 0;          // where its values begin
+  const OnDisk* weight_on_disk = nullptr;
   bool weightless = false;       // BY found nothing
 };
 
@@ -158,13 +145,15 @@ class Sorting {
     // From here on what the key held is not read any more.
     if (large && !request_.reads_keys()) keys_.reset();
     if (!weigh()) return outcome_;
-    // Before anything is sorted: that takes longest, and needs no lock.
+    // Before anything is sorted or read from the disk: that takes longest, and needs no lock.
+    const bool weights_on_disk = !on_disk_.empty();
     if (request_.gets_keys()) {
-      select();
+      if (!weights_on_disk) select();
       if (!fetch()) return outcome_;
     }
-    if (large) keys_.reset();
-    if (!request_.gets_keys()) select();
+    if (large || !on_disk_.empty()) keys_.reset();
+    if (weights_on_disk && !read_weights()) return outcome_;
+    select();
     if (request_.sorts) std::sort(items_.begin(), items_.end(), Order(request_));
     return request_.store != 0 ? store() : reply();
   }
@@ -229,7 +218,9 @@ class Sorting {
       fetched = {Fetched::Kind::kText, value.value.view(room_), nullptr};
     } else if (is_extent(found)) {
       if (!ctx_.on_worker) return outcome_ = Outcome::kNeedsWorker, false;
-      fetched = {Fetched::Kind::kPending, {}, &pending_.emplace_back(PendingValue::open(ctx_, *found.entry))};
+      const ExtentRef ref = found.entry->extent();
+      on_disk_.push_back({ref, found.entry->extent_size(), ctx_.services.storage->extents().hold(ref)});
+      fetched = {Fetched::Kind::kOnDisk, {}, &on_disk_.back()};
     } else if (found.entry->encoding() == Encoding::kInt) {
       fetched = {Fetched::Kind::kText, {room_, format_integer(found.entry->integer(), room_)}, nullptr};
     } else {
@@ -274,18 +265,26 @@ class Sorting {
     if (request_.by) {
       return look_up_each(*request_.by, [&](Item& item, const Fetched& fetched) {
         item.weightless = fetched.kind == Fetched::Kind::kNothing;
-        if (fetched.kind != Fetched::Kind::kPending) return item.weightless || weigh(item, fetched.text);
-        const auto bytes = fetched.pending->bytes(ctx_);
-        pending_.pop_back();
-        return bytes && weigh(item, *bytes);
+        item.weight_on_disk = fetched.on_disk;
+        return item.weightless || item.weight_on_disk || weigh(item, fetched.text);
       });
     }
     return request_.alpha || std::all_of(items_.begin(), items_.end(), [&](Item& item) { return weigh(item, item.element); });
   }
 
-  // Only the wanted items are left, in any order.
+  bool read_weights() {
+    return std::all_of(items_.begin(), items_.end(), [&](Item& item) {
+      if (!item.weight_on_disk) return true;
+      const auto bytes = open(*item.weight_on_disk).bytes(ctx_);
+      return bytes && weigh(item, *bytes);
+    });
+  }
+
+  PendingValue open(const OnDisk& value) const { return PendingValue::open(ctx_, value.ref, value.size); }
+
+  // Only the wanted items are left, in any order. Once.
   void select() {
-    if (!request_.sorts) return;
+    if (!request_.sorts || std::exchange(selected_, true)) return;
     const Order order(request_);
     if (end_ < items_.size()) {
       std::nth_element(items_.begin(), items_.begin() + static_cast<ptrdiff_t>(end_), items_.end(), order);
@@ -334,7 +333,7 @@ class Sorting {
       switch (value.kind) {
         case Fetched::Kind::kNothing: ctx_.reply.nil(); break;
         case Fetched::Kind::kText: ctx_.reply.bulk(value.text); break;
-        case Fetched::Kind::kPending: value.pending->reply(ctx_); break;
+        case Fetched::Kind::kOnDisk: open(*value.on_disk).reply(ctx_); break;
       }
       return true;
     });
@@ -346,7 +345,7 @@ class Sorting {
     uint64_t bytes = 0;
     const bool built = each_value([&](const Fetched& value) {
       std::optional<std::string> read;
-      if (value.kind == Fetched::Kind::kPending && !(read = value.pending->bytes(ctx_))) return false;
+      if (value.kind == Fetched::Kind::kOnDisk && !(read = open(*value.on_disk).bytes(ctx_))) return false;
       const std::string_view text = read ? *read : value.text;
       // A list that no record can hold is not built first.
       bytes += text.size();
@@ -367,7 +366,8 @@ class Sorting {
   uint64_t size_ = 0, begin_ = 0, end_ = 0;
   std::vector<Item> items_;
   std::vector<Fetched> fetched_;
-  std::deque<PendingValue> pending_;
+  std::deque<OnDisk> on_disk_;
+  bool selected_ = false;
   TextStore texts_;
   char room_[20];
   std::optional<TypedKeys> keys_;
@@ -382,10 +382,12 @@ Outcome sort_generic(CommandContext& ctx, bool may_store) {
 Outcome sort_command(CommandContext& ctx) { return sort_generic(ctx, true); }
 Outcome sort_ro_command(CommandContext& ctx) { return sort_generic(ctx, false); }
 
+constexpr std::string_view kStatus = "differs: ALPHA compares bytes, whatever the locale; a sorted set keeps its encoding";
+
 // Arity, flags, keys and documentation come from Redis' own table (redis_facts.cc).
 constexpr CommandSpec kSortCommands[] = {
-    {.name = "sort", .handler = sort_command, .status = "differs: ALPHA compares bytes, whatever the locale"},
-    {.name = "sort_ro", .handler = sort_ro_command, .status = "differs: ALPHA compares bytes, whatever the locale"},
+    {.name = "sort", .handler = sort_command, .status = kStatus},
+    {.name = "sort_ro", .handler = sort_ro_command, .status = kStatus},
 };
 
 }  // namespace

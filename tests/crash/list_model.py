@@ -33,7 +33,7 @@ class ListLoad:
 
     def next(self) -> tuple[tuple, State]:
         """The next command, and the lists it changes."""
-        choice = self.random.choice(["push"] * 6 + ["pop"] * 3 + ["move"] * 3 + ["set", "insert", "rem", "trim", "rename", "copy", "delete"])
+        choice = self.random.choice(["push"] * 6 + ["pop"] * 3 + ["move"] * 3 + ["set", "insert", "rem", "trim", "rename", "copy", "sort", "delete"])
         return getattr(self, "_" + choice)()
 
     def key(self) -> bytes:
@@ -110,6 +110,11 @@ class ListLoad:
         if source not in self.state or source == target:
             return (b"LLEN", source), {}
         return (b"COPY", source, target, b"REPLACE"), {target: self.state[source]}
+
+    def _sort(self):
+        source, target, count = self.key(), self.key(), self.random.choice([5, 1000])
+        elements = sorted(self.get(source))[:count]
+        return (b"SORT", source, b"ALPHA", b"LIMIT", 0, count, b"STORE", target), self.changes((target, elements))
 
     def _delete(self):
         key = self.key()
