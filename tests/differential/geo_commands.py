@@ -101,7 +101,10 @@ class GeoCommands:
         if stores and r.random() < 0.4:
             options.append([b"STOREDIST"])
         r.shuffle(options)
-        return command + [self.key()] + [self.g.case(word) if word.isalpha() and word.isupper() else word for option in options for word in option]
+        return command + [self.key()] + [self.cased(word) for option in options for word in option]
+
+    def cased(self, word: bytes) -> bytes:
+        return self.g.case(word) if word.isalpha() and word.isupper() and word != b"WITHDIST" else word
 
     def radius(self) -> Command:
         r = self.random
