@@ -83,6 +83,11 @@ class TypedKeys {
       : ctx_(ctx), keys_(hashed(ctx, names)), access_(*ctx.services.keyspace, keys_) {
     if (ctx.session.no_touch) access_.no_touch();
   }
+  // With the whole keyspace: for commands that find out what they read while they read it.
+  TypedKeys(CommandContext& ctx, std::span<const std::string_view> names, KeyAccess::All all)
+      : ctx_(ctx), keys_(hashed(ctx, names)), access_(*ctx.services.keyspace, all) {
+    if (ctx.session.no_touch) access_.no_touch();
+  }
   ~TypedKeys() { ctx_.require_lsn(access_.finish()); }
   TypedKeys(const TypedKeys&) = delete;
   TypedKeys& operator=(const TypedKeys&) = delete;

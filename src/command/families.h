@@ -19,6 +19,8 @@ std::span<const CommandSpec> dump_commands();
 std::span<const CommandSpec> hash_commands();
 std::span<const CommandSpec> list_commands();
 std::span<const CommandSpec> sorted_set_commands();
+std::span<const CommandSpec> geo_commands();
+std::span<const CommandSpec> sort_commands();
 std::span<const CommandSpec> stream_commands();
 std::span<const CommandSpec> prompt_commands();
 std::span<const CommandSpec> pubsub_commands();

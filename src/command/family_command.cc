@@ -245,13 +245,14 @@ Outcome keys_of_command(CommandContext& context, bool with_flags) {
   if (spec && !spec->subcommands.empty() && request.size() > 1) spec = find_subcommand(*spec, request[1].bytes);
   const auto refuse = [&](std::string_view text) { return context.reply.error(text), Outcome::kDone; };
   if (!spec) return refuse("ERR Invalid command specified");
-  if (spec->key_specs.empty()) return refuse("ERR The command has no key arguments");
+  if (!has_keys(*spec)) return refuse("ERR The command has no key arguments");
   const auto count = static_cast<int64_t>(request.size());
   if (spec->arity >= 0 ? count != spec->arity : count < -spec->arity) {
     return refuse("ERR Invalid number of arguments specified for command");
   }
   const auto keys = command_keys(*spec, request);
-  if (!keys || keys->empty()) return refuse("ERR Invalid arguments specified for command");
+  const bool may_be_none = spec->group == "scripting";
+  if (!keys || (keys->empty() && !may_be_none)) return refuse("ERR Invalid arguments specified for command");
   context.reply.array(static_cast<int64_t>(keys->size()));
   for (const CommandKey& key : *keys) {
     if (with_flags) context.reply.array(2);

@@ -2,6 +2,7 @@
 #include "command/family_sorted_set.h"
 
 #include <cmath>
+#include <unordered_map>
 #include <vector>
 
 #include "command/arguments.h"
@@ -17,13 +18,8 @@ using Op = SortedSetDelta::Op;
 
 constexpr std::string_view kNotAFloat = "ERR value is not a valid float";
 
-struct AddOptions {
-  bool nx = false, xx = false, gt = false, lt = false, changed = false, increment = false;
-  bool conditional() const { return nx || xx || gt || lt; }
-};
-
 // Where the scores begin; 0: the error was answered.
-size_t parse_add(CommandContext& ctx, AddOptions& options) {
+size_t parse_add(CommandContext& ctx, SortedSetAddition& options) {
   size_t first = 2;
   for (; first < ctx.argc(); ++first) {
     const std::string_view word = ctx.arg(first);
@@ -60,7 +56,7 @@ struct AddResult {
 };
 
 // One member. Whether the set changes depends on what is there, members before it included.
-void add_one(TypedKey& set, std::string_view member, double score, const AddOptions& options, AddResult& result) {
+void add_one(TypedKey& set, std::string_view member, double score, const SortedSetAddition& options, AddResult& result) {
   double old = 0;
   const bool there = set.exists() && SortedSetReader(set.entry()).score(member, old);
   if (there ? options.nx : options.xx) return;
@@ -77,40 +73,45 @@ void add_one(TypedKey& set, std::string_view member, double score, const AddOpti
   ++(there ? result.updated : result.added);
 }
 
-Outcome add_generic(CommandContext& ctx, AddOptions options, size_t first) {
-  std::vector<double> scores;
+// Several members as one change. Redis decides on the encoding by how many were named, so those that keep their score are part of
+// it; unless no score changes at all.
+void add_several(TypedKey& set, std::span<const SortedSetAddition::Member> members, const SortedSetAddition& options, AddResult& result) {
+  std::optional<SortedSetReader> reader;
+  if (set.exists()) reader.emplace(set.entry());
+  std::unordered_map<std::string_view, double> seen;
+  SortedSetDelta delta(delta_of_thread(), Op::kSet);
+  for (const auto& [name, score] : members) {
+    double old = 0;
+    auto place = seen.find(name);
+    if (place == seen.end() && reader && reader->score(name, old)) place = seen.emplace(name, old).first;
+    const bool there = place != seen.end();
+    if (!there && options.xx) continue;
+    if (!there) place = seen.emplace(name, score).first;
+    double& now = place->second;
+    if (!there) {
+      ++result.added;
+    } else if (score != now && !options.nx && !(options.lt && score >= now) && !(options.gt && score <= now)) {
+      now = score;
+      ++result.updated;
+    }
+    delta.member(name).score(now);
+  }
+  if (result.added > 0 || result.updated > 0) set.change(delta_of_thread());
+}
+
+// The pairs of score and member from `first` on.
+Outcome add_generic(CommandContext& ctx, const SortedSetAddition& options, size_t first) {
+  std::vector<SortedSetAddition::Member> members;
   for (size_t i = first; i < ctx.argc(); i += 2) {
     const auto score = score_argument(ctx.arg(i));
     if (!score) return ctx.reply.error(kNotAFloat), Outcome::kDone;
-    scores.push_back(*score);
+    members.push_back({ctx.arg(i + 1), *score});
   }
-  if (!admitted(ctx, record_bytes_of_arguments(ctx, first) + (options.conditional() || options.changed ? scores.size() * (ctx.arg(1).size() + 16) : 0))) return Outcome::kDone;
-  TypedKey set(ctx, ctx.arg(1), ValueType::kSortedSet, Lookup::kWrite);
-  if (!set) return Outcome::kDone;
-  AddResult result;
-  if (scores.size() == 1 || options.conditional() || options.changed) {
-    for (size_t i = 0; i < scores.size() && !result.nan; ++i) add_one(set, ctx.arg(first + 2 * i + 1), scores[i], options, result);
-  } else {
-    const uint64_t before = set.exists() ? SortedSetReader(set.entry()).size() : 0;
-    SortedSetDelta delta(delta_of_thread(), Op::kSet);
-    for (size_t i = 0; i < scores.size(); ++i) delta.member(ctx.arg(first + 2 * i + 1)).score(scores[i]);
-    set.change(delta_of_thread());
-    result.added = static_cast<int64_t>(SortedSetReader(set.entry()).size() - before);
-    result.updated = 1;
-  }
-  if (result.added > 0 || result.updated > 0) set.event(KeyEvent::kSortedSet, options.increment ? "zincr" : "zadd");
-  if (result.nan) {
-    ctx.reply.error("ERR resulting score is not a number (NaN)");
-  } else if (options.increment) {
-    result.score ? ctx.reply.real(*result.score) : ctx.reply.nil();
-  } else {
-    ctx.reply.integer(options.changed ? result.added + result.updated : result.added);
-  }
-  return Outcome::kDone;
+  return add_members(ctx, options, members);
 }
 
 Outcome zadd_command(CommandContext& ctx) {
-  AddOptions options;
+  SortedSetAddition options;
   const size_t first = parse_add(ctx, options);
   return first == 0 ? Outcome::kDone : add_generic(ctx, options, first);
 }
@@ -224,6 +225,36 @@ constexpr CommandSpec kSortedSetCommands[] = {
 };
 
 }  // namespace
+
+Outcome add_members(CommandContext& ctx, const SortedSetAddition& options, std::span<const SortedSetAddition::Member> members) {
+  uint64_t record_bytes = ctx.arg(1).size() + 64;
+  for (const auto& [name, score] : members) record_bytes += name.size() + 16;
+  if (!admitted(ctx, record_bytes)) return Outcome::kDone;
+  TypedKey set(ctx, ctx.arg(1), ValueType::kSortedSet, Lookup::kWrite);
+  if (!set) return Outcome::kDone;
+  AddResult result;
+  if (members.size() == 1) {
+    add_one(set, members[0].name, members[0].score, options, result);
+  } else if (options.conditional() || options.changed) {
+    add_several(set, members, options, result);
+  } else {
+    const uint64_t before = set.exists() ? SortedSetReader(set.entry()).size() : 0;
+    SortedSetDelta delta(delta_of_thread(), Op::kSet);
+    for (const auto& [name, score] : members) delta.member(name).score(score);
+    set.change(delta_of_thread());
+    result.added = static_cast<int64_t>(SortedSetReader(set.entry()).size() - before);
+    result.updated = 1;
+  }
+  if (result.added > 0 || result.updated > 0) set.event(KeyEvent::kSortedSet, options.increment ? "zincr" : "zadd");
+  if (result.nan) {
+    ctx.reply.error("ERR resulting score is not a number (NaN)");
+  } else if (options.increment) {
+    result.score ? ctx.reply.real(*result.score) : ctx.reply.nil();
+  } else {
+    ctx.reply.integer(options.changed ? result.added + result.updated : result.added);
+  }
+  return Outcome::kDone;
+}
 
 std::span<const CommandSpec> sorted_set_commands() { return kSortedSetCommands; }
 

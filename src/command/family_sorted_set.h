@@ -1,9 +1,24 @@
 // Handlers of the sorted-set commands, for the table at the end of family_sorted_set.cc.
 #pragma once
 
+#include <span>
+#include <string_view>
+
 #include "command/context.h"
 
 namespace pion {
+
+// What ZADD, ZINCRBY and GEOADD do.
+struct SortedSetAddition {
+  struct Member {
+    std::string_view name;
+    double score;
+  };
+  bool nx = false, xx = false, gt = false, lt = false, changed = false, increment = false;
+  bool conditional() const { return nx || xx || gt || lt; }
+};
+// Adds to the key of the first argument, answers.
+Outcome add_members(CommandContext& ctx, const SortedSetAddition& how, std::span<const SortedSetAddition::Member> members);
 
 // family_sorted_set_range.cc
 Outcome zcount_command(CommandContext& ctx);

@@ -135,7 +135,7 @@ Combined intersect(const std::vector<Source>& sources, Aggregate how, uint64_t l
     for (size_t i = 1; i < sources.size(); ++i) {
       double score = 0;
       if (!sources[i].score(member, score)) return true;
-      sum = aggregated(how, sum, weighted(sources[i].weight, score));
+      sum = aggregated(how, sum, sources[i].weight * score);  // no number here makes the sum 0, as in Redis
     }
     result.emplace_back(member, sum);
     return limit == 0 || result.size() < limit;

@@ -136,12 +136,9 @@ std::optional<std::vector<Key>> keys_of(const Keyspace& keyspace, const Transact
       if (leaves_keyspace_alone(*command.spec)) continue;
       return std::nullopt;
     }
-    for (const KeySpecDoc& spec : command.spec->key_specs) {
-      if (spec.begin == KeySpecDoc::Begin::kUnknown || spec.find == KeySpecDoc::Find::kUnknown) return std::nullopt;
-    }
-    const auto places = command_keys(*command.spec, command.arguments);
-    if (!places) return std::nullopt;
-    for (const CommandKey& place : *places) keys.push_back(keyspace.key(command.arguments[place.position].bytes));
+    const auto positions = touched_keys(*command.spec, command.arguments);
+    if (!positions) return std::nullopt;
+    for (size_t position : *positions) keys.push_back(keyspace.key(command.arguments[position].bytes));
   }
   if (watched) watched->add_keys(keys);
   return keys;

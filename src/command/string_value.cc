@@ -55,19 +55,24 @@ void reply_string(ReplyWriter& reply, const Entry& entry) {
   }
 }
 
-PendingValue PendingValue::open(CommandContext& ctx, const Entry& entry) {
+PendingValue PendingValue::open(CommandContext& ctx, ExtentRef ref, uint64_t size) {
   PendingValue pending;
-  if (entry.encoding() == Encoding::kExtent) {
-    Result<std::shared_ptr<Extent>> opened = ctx.services.storage->extents().open(entry.extent());
-    if (opened) {
-      pending.extent_ = std::move(*opened);
-      if (pending.extent_->payload_bytes() != entry.extent_size()) {
-        pending.error_ = Error{ErrorCode::kCorrupt, "the extent has another length than the key says"};
-      }
-    } else {
-      pending.error_ = opened.error();
+  Result<std::shared_ptr<Extent>> opened = ctx.services.storage->extents().open(ref);
+  if (opened) {
+    pending.extent_ = std::move(*opened);
+    if (pending.extent_->payload_bytes() != size) {
+      pending.error_ = Error{ErrorCode::kCorrupt, "the extent has another length than the key says"};
     }
-  } else if (entry.encoding() == Encoding::kInt) {
+  } else {
+    pending.error_ = opened.error();
+  }
+  return pending;
+}
+
+PendingValue PendingValue::open(CommandContext& ctx, const Entry& entry) {
+  if (entry.encoding() == Encoding::kExtent) return open(ctx, entry.extent(), entry.extent_size());
+  PendingValue pending;
+  if (entry.encoding() == Encoding::kInt) {
     char text[20];
     pending.bytes_.assign(text, format_integer(entry.integer(), text));
   } else {

@@ -68,6 +68,8 @@ class PendingValue {
  public:
   // Under the lock. An extent is opened: only on a worker.
   static PendingValue open(CommandContext& ctx, const Entry& entry);
+  // An extent that is held: without the lock.
+  static PendingValue open(CommandContext& ctx, ExtentRef ref, uint64_t size);
   // Verifies, then answers the value or an error that says it is damaged.
   void reply(CommandContext& ctx) const;
   void reply_range(CommandContext& ctx, uint64_t first, uint64_t length) const;

@@ -106,6 +106,8 @@ class Table {
     add(hash_commands());
     add(list_commands());
     add(sorted_set_commands());
+    add(geo_commands());
+    add(sort_commands());
     add(stream_commands());
     add(prompt_commands());
     add(pubsub_commands());

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 #include "command/command_keys.h"
@@ -107,6 +108,46 @@ TEST(CommandKeys, ByTheirSpecifications) {
   };
   EXPECT_EQ(flags({"set", "k", "get"}), "OW update");
   EXPECT_EQ(flags({"set", "k", "v", "GET"}), "RW access update");
+}
+
+TEST(CommandKeys, ThoseThatOptionsNameOnce) {
+  const auto keys = [](std::initializer_list<std::string_view> words) {
+    const Arguments arguments = arguments_of(words);
+    std::vector<size_t> found;
+    const auto keys = command_keys(*find_command(arguments[0].bytes), arguments);
+    for (const CommandKey& key : *keys) found.push_back(key.position);
+    return found;
+  };
+  EXPECT_EQ(keys({"sort", "k", "BY", "w_*", "STORE", "a", "STORE", "b"}), (std::vector<size_t>{1, 7}));
+  EXPECT_EQ(keys({"georadius", "k", "1", "2", "3", "km", "STORE", "a", "STOREDIST", "b"}), (std::vector<size_t>{1, 7, 9}));
+  EXPECT_EQ(keys({"georadius", "k", "1", "2", "3", "km", "STORE"}), (std::vector<size_t>{1}));
+  EXPECT_TRUE(keys({"spublish", "channel", "x"}).empty());
+  EXPECT_FALSE(has_keys(*find_command("spublish")));
+  EXPECT_TRUE(has_keys(*find_command("sort_ro")));
+}
+
+// A transaction locks what its commands may touch, however they are written.
+TEST(CommandKeys, AllThatMayBeTouched) {
+  const auto touched = [](std::initializer_list<std::string_view> words) {
+    const Arguments arguments = arguments_of(words);
+    return touched_keys(*find_command(arguments[0].bytes), arguments);
+  };
+  EXPECT_EQ(touched({"sort", "k", "STORE", "a"}), (std::vector<size_t>{1, 3}));
+  EXPECT_EQ(touched({"sort_ro", "k", "ALPHA"}), (std::vector<size_t>{1}));
+  EXPECT_FALSE(touched({"sort", "k", "BY", "w_*"}).has_value());
+  EXPECT_FALSE(touched({"zunion", "x", "k"}).has_value());
+  const auto stores = touched({"georadiusbymember", "k", "m", "3", "km", "STORE", "a", "store", "b"});
+  for (size_t position : {1u, 6u, 8u}) EXPECT_NE(std::find(stores->begin(), stores->end(), position), stores->end()) << position;
+}
+
+TEST(CommandKeys, FlagsThatDependOnTheArguments) {
+  const auto flags = [](std::initializer_list<std::string_view> words) {
+    const Arguments arguments = arguments_of(words);
+    return command_keys(*find_command(arguments[0].bytes), arguments)->front().flags;
+  };
+  EXPECT_EQ(flags({"bitfield", "k", "GET", "u8", "0", "OVERFLOW", "SAT"}), "RO access");
+  EXPECT_EQ(flags({"bitfield", "k", "GET", "u8", "0", "SET", "u8", "0", "1"}), "RW access update");
+  EXPECT_EQ(flags({"bitfield", "k", "GET", "u8"}), "RW access update");
 }
 
 TEST(DocsPage, HasARowForEveryCommand) {

@@ -294,6 +294,15 @@ void encode_items(ByteWriter& out, std::string_view items) {
   }
 }
 
+void encode_chunks(ByteWriter& writer, Label label, const ChunkedList& list) {
+  writer.put(static_cast<uint8_t>(label)).varint(list.chunks());
+  for (size_t i = 0; i < list.chunks(); ++i) {
+    const ChunkedList::Chunk& chunk = list.chunk(i);
+    writer.varint(2 * uint64_t{chunk.count} + chunk.plain);
+    encode_items(writer, chunk.items());
+  }
+}
+
 // u8 label | varint chunks | per chunk: varint twice the elements, plus one when plain; bytes element ...
 void encode(const Entry& entry, std::string& out) {
   ByteWriter writer(out);
@@ -302,12 +311,7 @@ void encode(const Entry& entry, std::string& out) {
     writer.put(static_cast<uint8_t>(kListpack)).varint(1).varint(2 * length(entry));
     return encode_items(writer, entry.bytes().substr(kHeader));
   }
-  writer.put(static_cast<uint8_t>(kQuicklist)).varint(list->chunks());
-  for (size_t i = 0; i < list->chunks(); ++i) {
-    const ChunkedList::Chunk& chunk = list->chunk(i);
-    writer.varint(2 * uint64_t{chunk.count} + chunk.plain);
-    encode_items(writer, chunk.items());
-  }
+  encode_chunks(writer, kQuicklist, *list);
 }
 
 bool check(std::string_view encoded) {
@@ -443,6 +447,15 @@ bool ListReader::outgrown_by(uint64_t bytes) const {
 ListDelta& ListDelta::element(std::string_view bytes) { return ByteWriter(out_).bytes(bytes), *this; }
 ListDelta& ListDelta::number(uint64_t value) { return ByteWriter(out_).varint(value), *this; }
 ListDelta& ListDelta::flag(bool value) { return ByteWriter(out_).put(static_cast<uint8_t>(value)), *this; }
+
+std::string ListBuilder::encoded() const {
+  // What fits into one chunk is a listpack, as in Redis.
+  const bool fits = list_.chunks() == 1 && !list_.chunk(0).plain && list_.chunk(0).count <= kPackedElements;
+  std::string out;
+  ByteWriter writer(out);
+  encode_chunks(writer, fits ? kListpack : kQuicklist, list_);
+  return out;
+}
 
 const ValueOps kListOps = {
     .name = "list",

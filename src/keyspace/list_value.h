@@ -95,4 +95,15 @@ class ListDelta {
   std::string& out_;
 };
 
+// A whole list that is to replace what a key holds, as ValueOps::encode writes it.
+class ListBuilder {
+ public:
+  void add(std::string_view element) { list_.push(false, element); }
+  uint64_t size() const { return list_.size(); }
+  std::string encoded() const;
+
+ private:
+  ChunkedList list_;
+};
+
 }  // namespace pion

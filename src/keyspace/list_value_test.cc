@@ -250,5 +250,29 @@ TEST_F(ListValueTest, DeltasThatDoNotFitAreRefused) {
   EXPECT_FALSE(kListOps.check_delta(nullptr, delta));
 }
 
+// A list built as a whole is cut where one is that grew by single elements, and what fits into one chunk is a listpack.
+TEST_F(ListValueTest, BuiltAsAWhole) {
+  std::mt19937_64 random(7);
+  for (int64_t limit : {-2, -1, 5, 128}) {
+    collection_limits().list_listpack_size = limit;
+    for (int round = 0; round < 200; ++round) {
+      Model model;
+      ListBuilder built;
+      ChunkedList grown;
+      for (uint64_t n = 1 + random() % (round % 2 ? 8 : 300); n > 0; --n) {
+        model.push_back(element(random, 60));
+        built.add(model.back());
+        grown.push(false, model.back());
+      }
+      const std::string bytes = built.encoded();
+      ASSERT_TRUE(kListOps.check(bytes));
+      store_encoded(shard_, find(), hash_, kKey, {.kind = NewValue::Kind::kTyped, .type = ValueType::kList, .encoded = bytes}, 0, 0);
+      check(model, random);
+      ASSERT_EQ(encoding(), grown.chunks() == 1 && !grown.chunk(0).plain ? "listpack" : "quicklist");
+      check_round_trip(model, random);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace pion

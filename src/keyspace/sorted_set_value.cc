@@ -178,9 +178,9 @@ void apply(ValueEditor& value, std::string_view delta) {
     Shape before;
     if (value.entry()) {
       before = {load_le<uint16_t>(value.packed().data()), static_cast<uint8_t>(value.packed()[kLabelAt])};
-    } else if (size.members > collection_limits().sorted_set_entries) {
-      before.label = kSkiplist;  // a new one that is made with so many is never a listpack
     }
+    // One to which so many are added at once is no listpack, even when they are fewer in the end.
+    if (sets && size.members > collection_limits().sorted_set_entries) before.label = kSkiplist;
     if (stays_packed(before.label == kListpack, std::max(before.members, sets ? size.members : 0), sets ? size.bytes : 0)) {
       thread_local std::string scratch;
       if (value.entry() && size.members == 1) {

@@ -69,6 +69,10 @@ class ExtentStore {
   // Reads and checks the header (kCorrupt otherwise).
   virtual Result<std::shared_ptr<Extent>> open(ExtentRef ref) = 0;
 
+  // Keeps its bytes where they are (pinned) while the answer lives, without a look at them: for those who hold locks and open it
+  // later.
+  virtual std::shared_ptr<const void> hold(ExtentRef ref) = 0;
+
   // Gives the space back once the record `freed_by` is durable and no pin holds the extent: a hole, or the whole file's end.
   virtual void free(ExtentRef ref, Lsn freed_by) = 0;
 

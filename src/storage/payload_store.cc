@@ -274,6 +274,11 @@ Result<std::shared_ptr<Extent>> PayloadStore::open(ExtentRef ref) {
   return open_extent(std::move(reader), space, ref, pins_);
 }
 
+std::shared_ptr<const void> PayloadStore::hold(ExtentRef ref) {
+  pins_->pin(ref);
+  return {this, [pins = pins_, ref](const void*) { pins->unpin(ref); }};
+}
+
 Result<ExtentStore::Descriptor> PayloadStore::descriptor(Space space, uint32_t id) {
   std::lock_guard lock(mutex_);
   PayloadFile* file = find_locked(id);

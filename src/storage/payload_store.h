@@ -81,6 +81,7 @@ class PayloadStore final : public ExtentStore {
 
   Result<std::unique_ptr<ExtentWriter>> create(Space space, uint64_t payload_bytes, uint64_t aux_bytes) override;
   Result<std::shared_ptr<Extent>> open(ExtentRef ref) override;
+  std::shared_ptr<const void> hold(ExtentRef ref) override;
   void free(ExtentRef ref, Lsn freed_by) override;
   uint64_t waiting_bytes(Space space) const override { return waiting_bytes_[static_cast<size_t>(space)].load(std::memory_order_acquire); }
   bool await_given_back(Space space, uint64_t bytes, int64_t timeout_ms) override;

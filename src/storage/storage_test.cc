@@ -129,5 +129,28 @@ TEST(Storage, FreedSpaceGoesBack) {
   EXPECT_EQ(opened.storage->extents().allocated_bytes(Space::kValues), 246u * 4096);
 }
 
+// Not even what was freed before anybody looked at it.
+TEST(Storage, WhatIsHeldStaysWhereItIs) {
+  TemporaryDirectory dir;
+  Opened opened = start({.dir = dir.path()});
+  ExtentStore& extents = opened.storage->extents();
+  for (const char* key : {"held", "freed", "after"}) {
+    ASSERT_TRUE(opened.plane->change({{.key = key, .value = value_of(1'000'000, 5), .large = true}}));
+  }
+  const ExtentRef held = *opened.plane->ref("held"), freed = *opened.plane->ref("freed");
+  std::shared_ptr<const void> hold = extents.hold(held);
+  ASSERT_TRUE(opened.plane->change({{.key = "held", .value = std::nullopt}}));
+  ASSERT_TRUE(opened.plane->change({{.key = "freed", .value = std::nullopt}}));
+  // The other one is given back: had this one not been held, it would be too.
+  ASSERT_TRUE(extents.await_given_back(Space::kValues, uint64_t{held.pages} * 4096, 10'000));
+  EXPECT_FALSE(extents.open(freed));
+  const auto extent = extents.open(held);
+  ASSERT_TRUE(extent) << extent.error().message;
+  std::string bytes((*extent)->payload_bytes(), '\0');
+  ASSERT_TRUE((*extent)->read(0, bytes.size(), bytes.data()));
+  EXPECT_EQ(bytes, value_of(1'000'000, 5));
+  hold.reset();
+}
+
 }  // namespace
 }  // namespace pion

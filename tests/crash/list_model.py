@@ -35,7 +35,7 @@ class ListLoad:
 
     def next(self) -> tuple[tuple, State]:
         """The next command, and the lists it changes."""
-        choice = self.random.choice(["push"] * 6 + ["pop"] * 3 + ["move"] * 3 + ["set", "insert", "rem", "trim", "rename", "copy", "restore", "delete"])
+        choice = self.random.choice(["push"] * 6 + ["pop"] * 3 + ["move"] * 3 + ["set", "insert", "rem", "trim", "rename", "copy", "restore", "sort", "delete"])
         return getattr(self, "_" + choice)()
 
     def key(self) -> bytes:
@@ -118,6 +118,11 @@ class ListLoad:
         elements = [self.element() for _ in range(self.random.choice([1, 5, 40]))]
         body = b"\x01" + rdb.length(len(elements)) + b"".join(map(rdb.string, elements))
         return (b"RESTORE", key, 0, rdb.seal(body), b"REPLACE"), self.changes((key, elements))
+
+    def _sort(self):
+        source, target, count = self.key(), self.key(), self.random.choice([5, 1000])
+        elements = sorted(self.get(source))[:count]
+        return (b"SORT", source, b"ALPHA", b"LIMIT", 0, count, b"STORE", target), self.changes((target, elements))
 
     def _delete(self):
         key = self.key()

@@ -114,11 +114,15 @@ class KeyLoad:
         return words, {key: (zset_model.frozen(after), expiry) if after else (b"", 0)}
 
     def _whole(self):
-        """A hash or a sorted set as a whole: renamed, copied, deleted, given an expiry."""
-        source, target = self.random.sample(self.random.choice([hash_model, zset_model]).keys(self.id), 2)
+        """A hash or a sorted set as a whole: renamed, copied, deleted, given an expiry, stored by a search that finds everything."""
+        kind = self.random.choice([hash_model, zset_model])
+        source, target = self.random.sample(kind.keys(self.id), 2)
         if source not in self.state:
             return (b"TYPE", source), {}
         value, _ = self.state[source]
+        if kind is zset_model and self.random.randrange(3) == 0:
+            everywhere = (b"FROMLONLAT", 0, 0, b"BYRADIUS", 21_000, b"km")
+            return (b"GEOSEARCHSTORE", target, source, *everywhere), {target: (value, -1)}
         at = FAR_FUTURE_MS + self.random.randrange(1_000_000)
         return self.random.choice(
             [

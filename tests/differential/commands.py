@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 
-from differential import bit_commands, dump_commands, hash_commands, list_commands, set_commands, stream_commands, zset_commands
+from differential import (
+    bit_commands, dump_commands, geo_commands, hash_commands, list_commands, set_commands, sort_commands, stream_commands, zset_commands,
+)  # fmt: skip
 
 Command = list[bytes]
 
@@ -20,9 +22,9 @@ DATABASES = [b"0", b"1", b"15", b"16", b"-1", b"x", b"99999999999"]
 LARGE_BYTES = 70_000  # streams to disk
 SHARED_KEYS = [  # met by commands of every type
     *KEYS, *LCS_KEYS, *bit_commands.KEYS, *hash_commands.KEYS, *list_commands.KEYS, *set_commands.KEYS, *stream_commands.KEYS,
-    *zset_commands.KEYS,
+    *zset_commands.KEYS, *geo_commands.KEYS, *sort_commands.KEYS,
 ]  # fmt: skip
-ALL_KEYS = [*SHARED_KEYS, *zset_commands.LEX_KEYS]
+ALL_KEYS = [*SHARED_KEYS, *zset_commands.LEX_KEYS, *sort_commands.OTHERS]
 
 
 class Generator:
@@ -35,9 +37,9 @@ class Generator:
         self.large = large
         self.pending: list[Command] = []  # to be sent next
         self.families = [
-            bit_commands.BitCommands(self), hash_commands.HashCommands(self), list_commands.ListCommands(self),
-            set_commands.SetCommands(self), stream_commands.StreamCommands(self), zset_commands.SortedSetCommands(self),
-            dump_commands.DumpCommands(self),
+            bit_commands.BitCommands(self), geo_commands.GeoCommands(self), hash_commands.HashCommands(self), list_commands.ListCommands(self),
+            set_commands.SetCommands(self), sort_commands.SortCommands(self), stream_commands.StreamCommands(self),
+            zset_commands.SortedSetCommands(self), dump_commands.DumpCommands(self),
         ]  # fmt: skip
 
     def key(self) -> bytes:
@@ -234,6 +236,8 @@ class Generator:
             return command  # Redis would draw 2^60 elements, or other ones than the run can follow
         if command[0].startswith((b"B", b"XREAD")) and not command[0].startswith(b"BIT"):
             return command  # what comes last may then be a time-out, and 0 waits for ever
+        if command[0].startswith(b"GEO") and b"WITHDIST" in command:
+            return command  # without the distances nobody sees which places are equally far away
         at = r.randint(1, len(command))
         kind = r.random()
         if kind < 0.4 and len(command) > 1:
@@ -258,4 +262,6 @@ class Generator:
         if r.random() < 0.03:
             command = self.spoiled(command)
         command[0] = self.case(command[0])
+        if r.random() < 0.03:  # not run; what it would touch
+            command = [b"COMMAND", r.choice([b"GETKEYS", b"GETKEYSANDFLAGS"]), *command]
         return command

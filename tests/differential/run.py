@@ -68,9 +68,11 @@ def same(command: Command, ours: tuple[bytes, object], theirs: tuple[bytes, obje
     """Equal but for what clocks, chance and the order of a hash table decide."""
     if ours[0] == theirs[0]:
         return True
-    if command[0].upper().startswith((b"Z", b"BZ")) and numbers_as_values(ours[0]) == numbers_as_values(theirs[0]):
+    if command[0].upper().startswith((b"Z", b"BZ", b"GEO")) and numbers_as_values(ours[0]) == numbers_as_values(theirs[0]):
         return True
     name, mine, other = command[0].upper(), ours[1], theirs[1]
+    if name.startswith((b"GEOSEARCH", b"GEORADIUS")) and isinstance(mine, list) and isinstance(other, list):
+        return same_places(mine, other)
     if isinstance(mine, ServerError) or isinstance(other, ServerError) or ours[0][:1] != theirs[0][:1]:
         return False
     if name in CLOCK_COMMANDS and isinstance(mine, int) and isinstance(other, int):
@@ -150,6 +152,15 @@ def same_sample(command: Command, mine: object, other: object) -> bool:
     return sorted(pairs_of(mine)) == sorted(pairs_of(other)) if flat else sorted(mine) == sorted(other)
 
 
+def same_places(mine: list, other: list) -> bool:
+    """Places with their distances: those at the same distance in any order, and any of the farthest ones when a COUNT cuts there."""
+    if len(mine) != len(other) or not all(isinstance(place, list) for place in mine + other):
+        return False
+    distances = [place[1] for place in mine]
+    tied = {distance for distance in distances if distances.count(distance) > 1} | {distances[-1]}
+    return distances == [place[1] for place in other] and all(a == b or a[1] in tied for a, b in zip(mine, other))
+
+
 def same_members(command: Command, mine: object, other: object) -> bool:
     """As many members, and the same ones when all were asked for."""
     if not isinstance(mine, list) or not isinstance(other, list):
@@ -178,8 +189,9 @@ class Comparison:
             self.history.append((step, command))
 
     def batch(self) -> list[Command]:
-        commands = []
-        for _ in range(BATCH):
+        commands: list[Command] = []
+        # What belongs together (SPOP and the DEL of what it left) stays in one batch: between batches keyspaces are compared.
+        while len(commands) < BATCH or self.generator.pending:
             command = self.generator.next()
             # An expired key counts until somebody meets it; which commands meet one (SCAN here, not there) is no promise.
             if command[0].upper() == b"DBSIZE":
