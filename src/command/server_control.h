@@ -17,6 +17,8 @@ struct ServerStats {
   int64_t start_wall_ms = 0;
   uint64_t connections_received = 0, commands_processed = 0, rejected_connections = 0;
   uint64_t net_input_bytes = 0, net_output_bytes = 0;
+  uint64_t ticks = 0, busy_us = 0, longest_tick_us = 0;  // of the reactors
+  double commands_per_s = 0, input_kib_per_s = 0, output_kib_per_s = 0;  // lately
   uint64_t connected_clients = 0, blocked_clients = 0, output_limit_disconnections = 0, max_clients = 0;
   int tcp_port = 0;
   unsigned threads = 0;

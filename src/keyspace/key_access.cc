@@ -65,7 +65,10 @@ Lsn Keyspace::append_effects(std::vector<ExtentRef>& freed, std::vector<std::uni
   for (ExtentRef ref : freed) storage_.extents().free(ref, lsn);
   if (!detached.empty()) {
     std::lock_guard lock(garbage_mutex_);
-    for (std::unique_ptr<Shard>& shard : detached) garbage_.push_back({std::move(shard), lsn});
+    for (std::unique_ptr<Shard>& shard : detached) {
+      flushed_waiting_.fetch_add(shard->count(), std::memory_order_relaxed);
+      garbage_.push_back({std::move(shard), lsn});
+    }
   }
   return lsn;
 }

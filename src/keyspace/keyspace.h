@@ -46,7 +46,10 @@ struct KeyspaceStats {
   uint64_t hits = 0, misses = 0, expired = 0, evicted = 0;
   uint64_t memory_bytes = 0;        // live blocks, heap strings, tables and indexes
   uint64_t resident_bytes = 0;      // pages taken for them
+  uint64_t peak_bytes = 0;          // the most memory_bytes, as measured every 100 ms
   uint64_t corrupt_values = 0;      // reads that a checksum refused
+  uint64_t lazyfree_waiting = 0, lazyfreed = 0;  // values and flushed keys that are freed in the background
+  uint64_t longest_checkpoint_hold_us = 0;       // of a stripe's lock, since the last reset
 };
 
 // CONFIG SET may change them at any time.
@@ -198,6 +201,8 @@ class Keyspace : public Plane {
   uint64_t expire_elements(unsigned stripe_number, int64_t now_ms, uint64_t limit);
   bool free_garbage(int64_t deadline_us);
   void tend_memory(int64_t deadline_us);
+  void note_checkpoint_hold(int64_t us);
+  void note_peak(uint64_t bytes) const;
   void apply_to(Stripe& stripe, const Effect& effect, KeyHash hash);  // the hash of its key, if it has one
   Status check_section(uint32_t number, std::string_view body) const;
   void apply_section(Stripe& stripe, std::string_view body);
@@ -220,6 +225,9 @@ class Keyspace : public Plane {
   std::atomic<int64_t> memory_estimate_{0};
   std::atomic<uint32_t> clock_s_{0};
   std::atomic<uint64_t> corrupt_values_{0};
+  mutable std::atomic<uint64_t> peak_bytes_{0};
+  std::atomic<uint64_t> flushed_waiting_{0}, flushed_freed_{0};  // keys of detached shards
+  std::atomic<uint64_t> longest_checkpoint_hold_us_{0};
   // Of maintain()'s thread.
   unsigned next_expiry_stripe_ = 0;
   Lsn quiet_lsn_ = 0;

@@ -114,6 +114,9 @@ class Connection final : public EventHandler {
   void postpone(BatchedCommand& command);
   void queue(BatchedCommand& command, ReplyWriter& reply);
   void run_handler(BatchedCommand& command, ReplyWriter& reply);
+  void account(const CommandSpec& spec, const Arguments& arguments, uint64_t ticks, bool failed);
+  void keep_for_slow_log(const CommandSpec& spec, const Arguments& arguments, uint64_t ticks);
+  void account_suspended(bool failed);
   void run_on_worker(BatchedCommand& command, std::string shown);
   void worker_done(WorkerJob& job);
   void suspended(const std::shared_ptr<ConnectionCompletion>& completion, bool sync);
@@ -165,6 +168,9 @@ class Connection final : public EventHandler {
   uint64_t command_end_ = 0;  // in the stream
   const CommandSpec* blocked_spec_ = nullptr;
   bool blocked_sync_ = false;
+  uint64_t blocked_ticks_ = 0;  // it ran for, before it was suspended
+  uint64_t suspended_at_ = 0;   // ticks
+  std::unique_ptr<std::vector<std::string>> slow_arguments_;  // of the suspended command, if it may be slow
   Reactor::TimerId timeout_ = 0;
   std::unique_ptr<QueuedCommand> postponed_;  // CLIENT PAUSE: what the client waits to have run
   std::weak_ptr<ConnectionCompletion> completion_;

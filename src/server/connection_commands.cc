@@ -1,6 +1,8 @@
 // A connection's commands: batches, workers, suspension.
 #include <utility>
 
+#include "command/slow_command.h"
+#include "command/slow_log.h"
 #include "command/transaction.h"
 #include "keyspace/keyspace.h"
 #include "prompt/store.h"
@@ -47,6 +49,8 @@ struct Connection::WorkerJob {
   Outcome outcome = Outcome::kDone;
   Lsn required = 0;
   bool sync = false;
+  uint64_t ticks = 0;
+  bool failed = false;
   std::shared_ptr<ConnectionCompletion> completion;
 };
 
@@ -84,6 +88,7 @@ void Connection::run_gathered(const ParsedCommands& parsed) {
 bool Connection::run_batch(const ParsedCommands& parsed) {
   const std::span<BatchedCommand> commands = parsed.commands;
   size_t done = 0;
+  thread_->command_clock().begin();
   while (done < commands.size() && may_run()) execute(commands[done++]);
   if (closed_) return false;
   if (done < commands.size()) {  // stopped before the end: the rest is parsed again when it may run
@@ -155,7 +160,6 @@ void Connection::execute(BatchedCommand& command) {
   turn_++;
   session_.commands++;
   session_.last_command_wall_ms = thread_->wall_ms();
-  ThreadCounters::add(thread_->counters().commands_processed, 1);
   lend_descriptors(input_bytes_ - (in_.size() - command.end));
   thread_->mark_dirty(*this);
   dispatch(command);
@@ -166,10 +170,12 @@ void Connection::dispatch(BatchedCommand& command) {
   ReplyWriter reply(muted ? thread_->muted_output() : out_, session_.protocol);
   if (!command.command.spec) {
     if (is_http(command.arguments)) return close();
+    if (command.command.misused) thread_->statistics().rejected(*command.command.misused);
     reply.error(refused_in_transaction(session_, find_command(command.arguments[0].bytes), command.command.error));
   } else {
     session_.last_command = command.command.spec->name.data();
     if (const std::string error = refusal(thread_->shared(), session_, *command.command.spec); !error.empty()) {
+      thread_->statistics().rejected(*command.command.spec);
       reply.error(refused_in_transaction(session_, command.command.spec, error));
     } else if (must_wait(*command.command.spec)) {
       return postpone(command);
@@ -180,7 +186,10 @@ void Connection::dispatch(BatchedCommand& command) {
     }
   }
   if (state_ == State::kReady) finish_command();
-  if (ready_keys != 0) thread_->shared().services.keyspace->serve_waiters();
+  if (ready_keys != 0) {
+    thread_->shared().services.keyspace->serve_waiters();
+    thread_->command_clock().begin();  // the next command is not to blame
+  }
 }
 
 bool Connection::must_wait(const CommandSpec& spec) const {
@@ -204,6 +213,7 @@ void Connection::run_postponed() {
   ThreadCounters::add(thread_->counters().blocked, static_cast<uint64_t>(-1));
   const std::unique_ptr<QueuedCommand> kept = std::move(postponed_);
   BatchedCommand command{std::move(kept->arguments), {kept->spec, {}}};
+  thread_->command_clock().begin();
   dispatch(command);
   if (may_run()) resume();
 }
@@ -222,23 +232,57 @@ void Connection::run_handler(BatchedCommand& command, ReplyWriter& reply) {
   MonitorFeed& monitors = *context.services.monitors;
   std::string shown;
   if (monitors.watched()) [[unlikely]] shown = monitored_arguments(spec, command.arguments);
+  const uint32_t errors = errors_written;
   const Outcome outcome = spec.handler(context);
   if (!shown.empty() && outcome != Outcome::kNeedsWorker) tell_monitors(monitors, session_, shown);
   require(context.required_lsn(), context.sync_required());
   switch (outcome) {
-    case Outcome::kDone: break;
+    case Outcome::kDone: account(spec, command.arguments, thread_->command_clock().lap(), errors_written != errors); break;
     case Outcome::kNeedsWorker: run_on_worker(command, std::move(shown)); break;
     case Outcome::kSuspended:
       blocked_spec_ = &spec;
+      keep_for_slow_log(spec, command.arguments, thread_->command_clock().lap());
       suspended(context.completion(), context.sync_required());
       break;
   }
+}
+
+void Connection::account(const CommandSpec& spec, const Arguments& arguments, uint64_t ticks, bool failed) {
+  if (!thread_->statistics().called(spec, ticks, failed)) [[likely]] return;
+  tell_slow_command(thread_->shared().services, spec, arguments, session_, ticks);
+}
+
+namespace {
+
+// Waits for somebody else, as long as it takes: only what it ran is its time. Other suspended commands are slow if they answer late.
+bool waits_for_others(const CommandSpec& spec) { return spec.flags & (kBlocking | kPion); }
+
+}  // namespace
+
+// The command is suspended, and its arguments go: what the slow log would show of them is kept, if it may come to that.
+void Connection::keep_for_slow_log(const CommandSpec& spec, const Arguments& arguments, uint64_t ticks) {
+  blocked_ticks_ = ticks;
+  const int64_t threshold_us = thread_->shared().services.slow_log->threshold_us();
+  const auto ran_us = static_cast<int64_t>(CycleClock::to_ns(ticks) / 1000);
+  if (threshold_us < 0 || (waits_for_others(spec) && ran_us < threshold_us)) return;
+  slow_arguments_ = std::make_unique<std::vector<std::string>>(slow_log_arguments(spec, arguments));
+}
+
+void Connection::account_suspended(bool failed) {
+  const CommandSpec& spec = *blocked_spec_;
+  const std::unique_ptr<std::vector<std::string>> shown = std::move(slow_arguments_);
+  uint64_t ticks = blocked_ticks_;
+  if (!waits_for_others(spec)) ticks += CycleClock::now() - suspended_at_;
+  if (!thread_->statistics().called(spec, ticks, failed)) return;
+  if (shown) return tell_slow_command(thread_->shared().services, spec, std::move(*shown), session_, ticks);
+  tell_slow_command(thread_->shared().services, spec, Arguments{}, session_, ticks);
 }
 
 void Connection::suspended(const std::shared_ptr<ConnectionCompletion>& completion, bool sync) {
   state_ = State::kSuspended;
   completion_ = completion;
   blocked_sync_ = sync;
+  suspended_at_ = CycleClock::now();
   ThreadCounters::add(thread_->counters().blocked, 1);
 }
 
@@ -252,7 +296,11 @@ void Connection::run_on_worker(BatchedCommand& command, std::string shown) {
   thread_->shared().workers->run([job, &thread = *thread_, &session = session_] {
     ReplyWriter reply(job->out, session.protocol);
     RunContext context(thread, session, job->spec, job->arguments, reply, true, job->turn, job->out);
+    const uint64_t begun = CycleClock::now();
+    const uint32_t errors = errors_written;
     job->outcome = job->spec.handler(context);
+    job->ticks = CycleClock::now() - begun;
+    job->failed = errors_written != errors;
     if (!job->shown.empty()) tell_monitors(*context.services.monitors, session, job->shown);
     job->required = context.required_lsn();
     job->sync = context.sync_required();
@@ -263,8 +311,13 @@ void Connection::run_on_worker(BatchedCommand& command, std::string shown) {
 }
 
 void Connection::worker_done(WorkerJob& job) {
-  job.arguments.clear();
   state_ = State::kReady;
+  if (job.outcome == Outcome::kSuspended) {
+    keep_for_slow_log(job.spec, job.arguments, job.ticks);
+  } else {
+    account(job.spec, job.arguments, job.ticks, job.failed);
+  }
+  job.arguments.clear();
   if (closed_ || job.outcome != Outcome::kSuspended) cancel_timeout();
   if (closed_) {
     if (job.completion) job.completion->abandon();
@@ -297,7 +350,9 @@ void Connection::complete(uint64_t turn, const std::function<void(ReplyWriter&)>
     return;
   }
   ReplyWriter reply(session_.reply_mode != Session::ReplyMode::kOn ? thread_->muted_output() : out_, session_.protocol);
+  const uint32_t errors = errors_written;
   write(reply);
+  account_suspended(errors_written != errors);
   require(required, blocked_sync_);
   cancel_timeout();
   state_ = State::kReady;

@@ -35,6 +35,7 @@ IoThread* IoThread::current() { return current_thread; }
 void IoThread::start() {
   thread_ = std::thread([this] {
     current_thread = this;
+    statistics_ = &command_statistics().local();
     pthread_setname_np(pthread_self(), ("pion-io-" + std::to_string(index_)).c_str());
     reactor_.after(1000, [this] { every_second(); });
     reactor_.run();

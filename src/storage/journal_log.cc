@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/latency_monitor.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "storage/journal_scan.h"
@@ -212,7 +213,11 @@ Status JournalLog::put_batch_locked(std::string buffer, Lsn first, Lsn last) {
   const Lsn synced = synced_.load(std::memory_order_acquire);
   fill_batch_header(buffer, first, synced);
   Batch batch{.bytes = std::move(buffer), .first = first, .last = last, .file = current_, .offset = file.end, .size = size};
-  if (Status status = file.file->pwrite(batch.bytes, file.end); !status) {
+  const auto write = [&] {
+    const LatencyProbe probe("aof-write");
+    return file.file->pwrite(batch.bytes, file.end);
+  };
+  if (Status status = write(); !status) {
     write_failures_.fetch_add(1, std::memory_order_relaxed);
     batch.file.reset();
     unwritten_.push_back(std::move(batch));
@@ -361,7 +366,10 @@ Status JournalLog::sync_once() {
   }
   Status status = setup_.sync_payload();
   for (const std::shared_ptr<LogFile>& file : files) {
-    if (status) status = file->file->sync_data();
+    if (status) {
+      const LatencyProbe probe("aof-fsync");
+      status = file->file->sync_data();
+    }
   }
   if (!status) {
     sync_failures_.fetch_add(1, std::memory_order_relaxed);
