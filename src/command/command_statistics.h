@@ -39,7 +39,7 @@ class ThreadStatistics {
     add(counters.calls, 1);
     add(counters.ticks, ticks);
     if (failed) [[unlikely]] add(counters.failed, 1);
-    if (tracking_.load(std::memory_order_relaxed)) histogram(counters).add(CycleClock::to_ns(ticks));
+    if (tracking_.load(std::memory_order_relaxed)) histogram(counters).add(ticks);
     return ticks >= slow_ticks_.load(std::memory_order_relaxed);
   }
   void rejected(const CommandSpec& spec) { add(counters_[spec.id].rejected, 1); }

@@ -73,20 +73,25 @@ void memory_section(CommandContext& context, InfoLines& lines) {
   const auto machine_bytes = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   const uint64_t resident_bytes = resident_memory_bytes();
   const auto ratio = [](uint64_t a, uint64_t b) { return b > 0 ? static_cast<double>(a) / static_cast<double>(b) : 0.0; };
+  // As Redis counts: with what the server takes before there is any key. maxmemory is compared with the keys' memory alone.
+  const uint64_t startup_bytes = context.services.server->stats().startup_memory_bytes;
+  const uint64_t used_bytes = startup_bytes + keyspace.memory_bytes, peak_bytes = startup_bytes + keyspace.peak_bytes;
   char peak_share[32];
-  std::snprintf(peak_share, sizeof peak_share, "%.2f%%", 100 * ratio(keyspace.memory_bytes, keyspace.peak_bytes));
+  std::snprintf(peak_share, sizeof peak_share, "%.2f%%", 100 * ratio(used_bytes, peak_bytes));
   lines.section("Memory")
-      .size("used_memory", keyspace.memory_bytes)
+      .size("used_memory", used_bytes)
       .size("used_memory_rss", resident_bytes)
       .add("used_memory_rss_peak", static_cast<uint64_t>(usage.ru_maxrss) * 1024)
-      .size("used_memory_peak", keyspace.peak_bytes)
+      .size("used_memory_peak", peak_bytes)
       .add("used_memory_peak_perc", std::string_view(peak_share))
+      .add("used_memory_startup", startup_bytes)
       .add("used_memory_dataset", keyspace.memory_bytes)
+      .add("mem_not_counted_for_evict", startup_bytes)
       .add("used_memory_keyspace_resident", keyspace.resident_bytes)
       .size("total_system_memory", machine_bytes)
       .size("maxmemory", settings.maxmemory.load())
       .add("maxmemory_policy", eviction_policy_name(settings.policy.load()))
-      .add("mem_fragmentation_ratio", ratio(resident_bytes, keyspace.memory_bytes))
+      .add("mem_fragmentation_ratio", ratio(resident_bytes, used_bytes))
       .add("mem_allocator", "glibc-" + std::string(gnu_get_libc_version()))
       .add("active_defrag_running", 0)
       .add("lazyfree_pending_objects", keyspace.lazyfree_waiting)

@@ -23,7 +23,7 @@ uint64_t percentile_ns(const LatencyHistogram::Counts& counts, uint64_t calls, d
   uint64_t sum = 0;
   for (unsigned slot = 0; slot < LatencyHistogram::kSlots; ++slot) {
     sum += counts[slot];
-    if (sum >= wanted) return LatencyHistogram::highest_ns(slot);
+    if (sum >= wanted) return histogram_highest(slot);
   }
   return LatencyHistogram::kMostNs;
 }

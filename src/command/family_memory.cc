@@ -11,6 +11,7 @@
 #include "base/limits.h"
 #include "command/arguments.h"
 #include "command/families.h"
+#include "command/server_control.h"
 #include "keyspace/keyspace.h"
 #include "keyspace/value_types.h"
 
@@ -80,10 +81,12 @@ Outcome memory_stats(CommandContext& ctx) {
   // What malloc gave out, and the pages that the keyspace takes from the system itself.
   const uint64_t allocated = heap.uordblks + heap.hblkhd + stats.resident_bytes;
   const uint64_t active = heap.arena + heap.hblkhd + stats.resident_bytes;
+  const uint64_t startup = ctx.services.server->stats().startup_memory_bytes;
+  const uint64_t used = startup + stats.memory_bytes, peak = startup + stats.peak_bytes;
   StatsMap map(ctx.reply);
-  map.add("peak.allocated", stats.peak_bytes);
-  map.add("total.allocated", stats.memory_bytes);
-  map.add("startup.allocated", 0);
+  map.add("peak.allocated", peak);
+  map.add("total.allocated", used);
+  map.add("startup.allocated", startup);
   map.add("replication.backlog", 0);
   map.add("clients.slaves", 0);
   map.add("cluster.links", 0);
@@ -92,15 +95,15 @@ Outcome memory_stats(CommandContext& ctx) {
   map.add("keys.bytes-per-key", keys > 0 ? stats.memory_bytes / keys : 0);
   map.add("dataset.bytes", stats.memory_bytes);
   map.add_real("dataset.percentage", stats.memory_bytes > 0 ? 100 : 0);
-  map.add_real("peak.percentage", 100 * ratio(stats.memory_bytes, stats.peak_bytes));
+  map.add_real("peak.percentage", 100 * ratio(used, peak));
   map.add("keyspace.resident", stats.resident_bytes);
   map.add("allocator.allocated", allocated);
   map.add("allocator.active", active);
   map.add("allocator.resident", resident);
   map.add_real("allocator-fragmentation.ratio", ratio(active, allocated));
   map.add("allocator-fragmentation.bytes", active > allocated ? active - allocated : 0);
-  map.add_real("fragmentation", ratio(resident, stats.memory_bytes));
-  map.add("fragmentation.bytes", resident > stats.memory_bytes ? resident - stats.memory_bytes : 0);
+  map.add_real("fragmentation", ratio(resident, used));
+  map.add("fragmentation.bytes", resident > used ? resident - used : 0);
   return Outcome::kDone;
 }
 

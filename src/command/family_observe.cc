@@ -129,9 +129,9 @@ void reply_histogram(ReplyWriter& reply, const LatencyHistogram::Counts& counts)
   unsigned slot = 0;
   for (uint64_t level_ns = 1024; slot < LatencyHistogram::kSlots; level_ns *= 2) {
     // Up to and with the slot that begins at the power of two; its end is the bound that is printed.
-    const unsigned end = level_ns > LatencyHistogram::kMostNs ? LatencyHistogram::kSlots : LatencyHistogram::slot_of(level_ns) + 1;
+    const unsigned end = level_ns > LatencyHistogram::kMostNs ? LatencyHistogram::kSlots : histogram_slot(level_ns) + 1;
     while (slot < end) sum += counts[slot++];
-    if (sum > told) steps.emplace_back(LatencyHistogram::highest_ns(slot - 1) / 1000, sum);
+    if (sum > told) steps.emplace_back(histogram_highest(slot - 1) / 1000, sum);
     told = sum;
   }
   reply.map(2);

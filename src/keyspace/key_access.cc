@@ -35,7 +35,9 @@ Status Keyspace::admit(uint64_t record_bytes, WriteKind kind) {
 KeyAccess::KeyAccess(Keyspace& keyspace, const Key& key) : keyspace_(keyspace), effects_(effects_of_thread()) {
   assert(scope_ ? scope_->holds(key.hash.stripe()) : effects_.size() == kRecordRoomBytes);
   single_ = &stripe(key);
-  if (!scope_) single_->lock.lock();
+  if (scope_) return;
+  if (holds_long) [[unlikely]] keyspace_.long_holds_.begin(key.hash.stripe());
+  single_->lock.lock();
 }
 
 KeyAccess::KeyAccess(Keyspace& keyspace, std::span<const Key> keys) : keyspace_(keyspace), effects_(effects_of_thread()) {
@@ -43,8 +45,14 @@ KeyAccess::KeyAccess(Keyspace& keyspace, std::span<const Key> keys) : keyspace_(
   if (scope_) return;
   for (const Key& key : keys) set_[key.hash.stripe() / 64] |= 1ULL << key.hash.stripe() % 64;
   // Ascending order, so that two threads never wait for each other.
+  keyspace_.lock_stripes(set_);
+}
+
+void Keyspace::lock_stripes(const std::array<uint64_t, kStripes / 64>& set) {
   for (unsigned i = 0; i < kStripes; ++i) {
-    if (set_[i / 64] >> i % 64 & 1) (*keyspace_.stripes_)[i].lock.lock();
+    if (!(set[i / 64] >> i % 64 & 1)) continue;
+    if (holds_long) [[unlikely]] long_holds_.begin(i);
+    (*stripes_)[i].lock.lock();
   }
 }
 
@@ -52,7 +60,7 @@ KeyAccess::KeyAccess(Keyspace& keyspace, All) : keyspace_(keyspace), effects_(ef
   assert(scope_ || effects_.size() == kRecordRoomBytes);
   if (scope_) return;
   set_.fill(~0ULL);
-  for (Keyspace::Stripe& stripe : *keyspace_.stripes_) stripe.lock.lock();
+  keyspace_.lock_stripes(set_);
 }
 
 Lsn Keyspace::append_effects(std::vector<ExtentRef>& freed, std::vector<std::unique_ptr<Shard>>& detached) {
@@ -81,6 +89,7 @@ Lsn Keyspace::release(const std::array<uint64_t, kStripes / 64>& set, Lsn lsn) {
     if (lsn != 0) stripe.last_lsn = lsn;
     visible = std::max(visible, stripe.last_lsn);
     stripe.lock.unlock();
+    if (holds_long) [[unlikely]] long_holds_.end(i);
   }
   return visible;
 }
@@ -98,6 +107,7 @@ Lsn KeyAccess::finish() {
   if (lsn != 0) single_->last_lsn = lsn;
   lsn = single_->last_lsn;
   single_->lock.unlock();
+  if (holds_long) [[unlikely]] keyspace_.long_holds_.end(static_cast<unsigned>(single_ - keyspace_.stripes_->data()));
   return lsn;
 }
 

@@ -103,6 +103,8 @@ class Keyspace : public Plane {
 
   KeyspaceSettings settings;
 
+  const LongHolds& long_holds() const { return long_holds_; }
+
   // For objects that are made before a key takes them.
   PagePool& pool() { return pool_; }
 
@@ -194,6 +196,7 @@ class Keyspace : public Plane {
   // The end of an access or a scope: the record of the thread's effects, if any (0: none), then the stripes are let go. Returns the
   // last record that any of them shows.
   Lsn append_effects(std::vector<ExtentRef>& freed, std::vector<std::unique_ptr<Shard>>& detached);
+  void lock_stripes(const std::array<uint64_t, kStripes / 64>& set);  // in ascending order, so that two threads never wait for each other
   Lsn release(const std::array<uint64_t, kStripes / 64>& set, Lsn lsn);
   bool evict_one();
   bool evict_from(unsigned stripe_number);
@@ -222,6 +225,7 @@ class Keyspace : public Plane {
   PagePool pool_;
   Graveyard graveyard_;
   std::unique_ptr<std::array<Stripe, kStripes>> stripes_;
+  LongHolds long_holds_;
   std::atomic<int64_t> memory_estimate_{0};
   std::atomic<uint32_t> clock_s_{0};
   std::atomic<uint64_t> corrupt_values_{0};

@@ -129,7 +129,7 @@ bool Keyspace::ensure_memory() {
   for (int round = 0; memory_estimate_.load(std::memory_order_relaxed) > static_cast<int64_t>(limit); ++round) {
     if (settings.policy.load(std::memory_order_relaxed) == EvictionPolicy::kNoEviction) return false;
     if (round == kEvictionsPerCall) return true;
-    if (!evict_one()) return false;
+    if (!evict_one()) return long_holds_.any();  // then it is too early to say that there is nothing
   }
   return true;
 }
@@ -138,6 +138,7 @@ bool Keyspace::ensure_memory() {
 bool Keyspace::evict_one() {
   const auto start = static_cast<unsigned>(random64() % kStripes);
   for (unsigned i = 0; i < kStripes; ++i) {
+    if (long_holds_.at((start + i) % kStripes)) continue;  // a reactor may be the one that evicts
     if (evict_from((start + i) % kStripes)) return true;
   }
   return false;

@@ -190,7 +190,7 @@ Status Keyspace::write_checkpoint(CheckpointSink& sink) {
     Lsn lsn;
     {
       Stripe& stripe = (*stripes_)[number];
-      std::lock_guard lock(stripe.lock);
+      StripeHoldForLong lock(stripe.lock, long_holds_, number);
       const int64_t begun_us = monotonic_us();
       // Every record up to here that touched this stripe was appended under this lock.
       lsn = storage_.journal().appended_lsn();

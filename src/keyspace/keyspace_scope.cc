@@ -18,10 +18,7 @@ KeyspaceScope::KeyspaceScope(Keyspace& keyspace, All) : keyspace_(keyspace) {
 
 void KeyspaceScope::enter() {
   assert(!current_);
-  // Ascending order, as every KeyAccess.
-  for (unsigned i = 0; i < kStripes; ++i) {
-    if (holds(i)) (*keyspace_.stripes_)[i].lock.lock();
-  }
+  keyspace_.lock_stripes(set_);
   current_ = this;
 }
 

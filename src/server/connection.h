@@ -30,6 +30,7 @@
 namespace pion {
 
 class IoThread;
+class WorkerPool;
 struct MessageDelivery;
 struct ThreadBatch;
 struct BatchedCommand;
@@ -114,10 +115,11 @@ class Connection final : public EventHandler {
   void postpone(BatchedCommand& command);
   void queue(BatchedCommand& command, ReplyWriter& reply);
   void run_handler(BatchedCommand& command, ReplyWriter& reply);
-  void account(const CommandSpec& spec, const Arguments& arguments, uint64_t ticks, bool failed);
   void keep_for_slow_log(const CommandSpec& spec, const Arguments& arguments, uint64_t ticks);
   void account_suspended(bool failed);
-  void run_on_worker(BatchedCommand& command, std::string shown);
+  bool would_meet_long_hold(const CommandSpec& spec, const Arguments& arguments) const;
+  void run_on(WorkerPool& pool, BatchedCommand& command, std::string shown);
+  static void run_job(const std::shared_ptr<WorkerJob>& job, IoThread& thread, Session& session, bool as_worker);
   void worker_done(WorkerJob& job);
   void suspended(const std::shared_ptr<ConnectionCompletion>& completion, bool sync);
   void cancel_timeout();

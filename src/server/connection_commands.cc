@@ -1,6 +1,7 @@
 // A connection's commands: batches, workers, suspension.
 #include <utility>
 
+#include "command/command_keys.h"
 #include "command/slow_command.h"
 #include "command/slow_log.h"
 #include "command/transaction.h"
@@ -228,28 +229,32 @@ void Connection::queue(BatchedCommand& command, ReplyWriter& reply) {
 
 void Connection::run_handler(BatchedCommand& command, ReplyWriter& reply) {
   const CommandSpec& spec = *command.command.spec;
+  std::string shown;
+  if (thread_->shared().services.keyspace->long_holds().any()) [[unlikely]] {
+    if (would_meet_long_hold(spec, command.arguments)) return run_on(*thread_->shared().patient, command, std::move(shown));
+  }
   RunContext context(*thread_, session_, spec, command.arguments, reply, false, turn_, out_);
   MonitorFeed& monitors = *context.services.monitors;
-  std::string shown;
   if (monitors.watched()) [[unlikely]] shown = monitored_arguments(spec, command.arguments);
   const uint32_t errors = errors_written;
   const Outcome outcome = spec.handler(context);
   if (!shown.empty() && outcome != Outcome::kNeedsWorker) tell_monitors(monitors, session_, shown);
   require(context.required_lsn(), context.sync_required());
   switch (outcome) {
-    case Outcome::kDone: account(spec, command.arguments, thread_->command_clock().lap(), errors_written != errors); break;
-    case Outcome::kNeedsWorker: run_on_worker(command, std::move(shown)); break;
+    case Outcome::kDone: {
+      const uint64_t ticks = thread_->command_clock().lap();
+      if (thread_->statistics().called(spec, ticks, errors_written != errors)) [[unlikely]] {
+        tell_slow_command(thread_->shared().services, spec, command.arguments, session_, ticks);
+      }
+      break;
+    }
+    case Outcome::kNeedsWorker: run_on(*thread_->shared().workers, command, std::move(shown)); break;
     case Outcome::kSuspended:
       blocked_spec_ = &spec;
       keep_for_slow_log(spec, command.arguments, thread_->command_clock().lap());
       suspended(context.completion(), context.sync_required());
       break;
   }
-}
-
-void Connection::account(const CommandSpec& spec, const Arguments& arguments, uint64_t ticks, bool failed) {
-  if (!thread_->statistics().called(spec, ticks, failed)) [[likely]] return;
-  tell_slow_command(thread_->shared().services, spec, arguments, session_, ticks);
 }
 
 namespace {
@@ -286,28 +291,54 @@ void Connection::suspended(const std::shared_ptr<ConnectionCompletion>& completi
   ThreadCounters::add(thread_->counters().blocked, 1);
 }
 
-void Connection::run_on_worker(BatchedCommand& command, std::string shown) {
+// Would the command wait for a stripe that somebody holds for long? Then a thread that may wait runs it, and the other connections
+// go on.
+bool Connection::would_meet_long_hold(const CommandSpec& spec, const Arguments& arguments) const {
+  const Keyspace& keyspace = *thread_->shared().services.keyspace;
+  if (spec.key_specs.empty()) return locks_without_keys(spec);
+  const auto keys = command_keys(spec, arguments);
+  if (!keys) return true;
+  for (const CommandKey& key : *keys) {
+    if (keyspace.long_holds().at(keyspace.key(arguments[key.position].bytes).hash.stripe())) return true;
+  }
+  return false;
+}
+
+void Connection::run_on(WorkerPool& pool, BatchedCommand& command, std::string shown) {
   state_ = State::kWorker;
   blocked_spec_ = command.command.spec;
   auto job = std::make_shared<WorkerJob>(*this, *command.command.spec);
   job->arguments = std::move(command.arguments);
   job->turn = turn_;
   job->shown = std::move(shown);
-  thread_->shared().workers->run([job, &thread = *thread_, &session = session_] {
-    ReplyWriter reply(job->out, session.protocol);
-    RunContext context(thread, session, job->spec, job->arguments, reply, true, job->turn, job->out);
-    const uint64_t begun = CycleClock::now();
-    const uint32_t errors = errors_written;
+  const bool as_worker = &pool == thread_->shared().workers;
+  pool.run([job, &thread = *thread_, &session = session_, as_worker] { run_job(job, thread, session, as_worker); });
+}
+
+// On another thread. Not as a worker: the command is a short one that only waits for its keys; if it turns out to be long, a worker
+// takes over.
+void Connection::run_job(const std::shared_ptr<WorkerJob>& job, IoThread& thread, Session& session, bool as_worker) {
+  ReplyWriter reply(job->out, session.protocol);
+  RunContext context(thread, session, job->spec, job->arguments, reply, as_worker, job->turn, job->out);
+  MonitorFeed& monitors = *context.services.monitors;
+  if (!as_worker && monitors.watched()) job->shown = monitored_arguments(job->spec, job->arguments);
+  const uint64_t begun = CycleClock::now();
+  const uint32_t errors = errors_written;
+  {
+    const HoldsLong marks(as_worker);
     job->outcome = job->spec.handler(context);
-    job->ticks = CycleClock::now() - begun;
-    job->failed = errors_written != errors;
-    if (!job->shown.empty()) tell_monitors(*context.services.monitors, session, job->shown);
-    job->required = context.required_lsn();
-    job->sync = context.sync_required();
-    job->completion = context.take_completion();
-    if (ready_keys != 0) thread.shared().services.keyspace->serve_waiters();
-    thread.reactor().post([job] { job->connection.worker_done(*job); });
-  });
+  }
+  job->ticks = CycleClock::now() - begun;
+  job->failed = errors_written != errors;
+  if (job->outcome == Outcome::kNeedsWorker && !as_worker) {
+    return thread.shared().workers->run([job, &thread, &session] { run_job(job, thread, session, true); });
+  }
+  if (!job->shown.empty()) tell_monitors(monitors, session, job->shown);
+  job->required = context.required_lsn();
+  job->sync = context.sync_required();
+  job->completion = context.take_completion();
+  if (ready_keys != 0) thread.shared().services.keyspace->serve_waiters();
+  thread.reactor().post([job] { job->connection.worker_done(*job); });
 }
 
 void Connection::worker_done(WorkerJob& job) {
@@ -315,7 +346,9 @@ void Connection::worker_done(WorkerJob& job) {
   if (job.outcome == Outcome::kSuspended) {
     keep_for_slow_log(job.spec, job.arguments, job.ticks);
   } else {
-    account(job.spec, job.arguments, job.ticks, job.failed);
+    if (thread_->statistics().called(job.spec, job.ticks, job.failed)) {
+      tell_slow_command(thread_->shared().services, job.spec, job.arguments, session_, job.ticks);
+    }
   }
   job.arguments.clear();
   if (closed_ || job.outcome != Outcome::kSuspended) cancel_timeout();

@@ -113,6 +113,7 @@ class IoThread {
   void tick_end();
   void run_gathered();
   void write_journal();
+  void hand_over_journal();
   void retry_waiting();
   void every_second();
   void drain(int64_t grace_ms);

@@ -1,5 +1,6 @@
 #include "server/server.h"
 
+#include <malloc.h>
 #include <pthread.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -25,6 +26,7 @@ namespace pion {
 namespace {
 
 constexpr unsigned kWorkerThreads = 4;     // slow work waits for disks as much as for cores
+constexpr unsigned kPatientThreads = 4;
 constexpr int64_t kDrainMs = 5000;         // a stop waits this long for replies that are owed
 constexpr int64_t kUpkeepMs = 100, kUpkeepBusyMs = 1, kUpkeepBudgetUs = 1000;
 constexpr uint64_t kOtherDescriptors = 512;  // files, listeners, descriptors passed to us
@@ -75,6 +77,10 @@ Server::Server(Options& options, Storage& storage) : options_(options), storage_
   set_live(shared_.live, settings);
   workers_ = std::make_unique<WorkerPool>(kWorkerThreads);
   shared_.workers = workers_.get();
+  patient_ = std::make_unique<WorkerPool>(kPatientThreads);
+  shared_.patient = patient_.get();
+  journal_writer_ = std::make_unique<WorkerPool>(1);
+  shared_.journal_writer = journal_writer_.get();
   const auto count = static_cast<unsigned>(std::max<int64_t>(settings.workers, 1));
   for (unsigned i = 0; i < count; ++i) {
     threads_.push_back(std::make_unique<IoThread>(shared_, i));
@@ -85,12 +91,18 @@ Server::Server(Options& options, Storage& storage) : options_(options), storage_
   set_observing(settings);
 }
 
-Server::~Server() { workers_.reset(); }
+Server::~Server() {
+  patient_.reset();  // its jobs may go on to a worker
+  workers_.reset();
+  journal_writer_.reset();
+}
 
 void Server::set_planes(Keyspace* keyspace, PromptStore* prompt) {
   shared_.services.keyspace = keyspace;
   shared_.services.prompt = prompt;
   set_memory_limits(options_.settings());
+  const struct mallinfo2 heap = mallinfo2();
+  startup_memory_bytes_ = heap.uordblks + heap.hblkhd;
 }
 
 void Server::hook_options() {
@@ -252,6 +264,7 @@ void Server::stop() {
   }
   upkeep_wake_.notify_all();
   if (upkeep_.joinable()) upkeep_.join();
+  patient_.reset();
   workers_.reset();  // a worker that still runs uses its connection: they go after it
   if (!unix_socket_.empty()) ::unlink(unix_socket_.c_str());
 }
@@ -305,6 +318,7 @@ ServerStats Server::stats() const {
     stats.output_kib_per_s = rates_.output_kib_per_s;
   }
   stats.max_clients = shared_.live.max_clients;
+  stats.startup_memory_bytes = startup_memory_bytes_;
   stats.tcp_port = tcp_port_;
   stats.threads = static_cast<unsigned>(threads_.size());
   stats.unix_socket = unix_socket_;

@@ -67,12 +67,13 @@ class Server final : public ServerControl {
   MonitorFeed monitors_;
   SlowLog slow_log_;
   ServerShared shared_;
-  std::unique_ptr<WorkerPool> workers_;
+  std::unique_ptr<WorkerPool> workers_, patient_, journal_writer_;
   std::vector<std::unique_ptr<IoThread>> threads_;
   std::vector<std::unique_ptr<Listener>> listeners_;
   std::unique_ptr<Balancer> balancer_;
   std::string unix_socket_;
   int tcp_port_ = 0;
+  uint64_t startup_memory_bytes_ = 0;
   const std::string run_id_;
   const int64_t start_wall_ms_;
   std::thread upkeep_;

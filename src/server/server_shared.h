@@ -83,6 +83,9 @@ struct ServerShared {
   Journal* journal = nullptr;
   ExtentStore* extents = nullptr;
   WorkerPool* workers = nullptr;
+  WorkerPool* patient = nullptr;         // for what is short and may have to wait for a stripe held for long
+  WorkerPool* journal_writer = nullptr;  // one thread: what a reactor should not wait for
+  std::atomic<bool> journal_write_posted{false};
   LiveSettings live;
   ClientPause pause;
   ClientRegistry clients;

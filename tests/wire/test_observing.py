@@ -206,7 +206,7 @@ def test_calls_errors_and_refusals_are_counted_as_redis_counts_them(both: Any) -
     ours, reference = both
     for words in STEPS:
         mine, theirs = reply(ours, *words), reply(reference, *words)
-        assert mine == theirs or words == ("client", "id")
+        assert repr(mine) == repr(theirs) or words == ("client", "id")
         if mine == "QUEUED" or words == ("multi",) or words == ("set",):
             continue  # INFO would be queued
         assert counted(ours) == counted(reference), words
