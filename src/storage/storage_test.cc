@@ -97,7 +97,7 @@ TEST(Storage, LongRecordsKeepTheirPlaceAmongOthers) {
       while (!done) EXPECT_TRUE(journal.write_pending());
     });
     std::mt19937_64 random(7);
-    for (int i = 0; i < 300; i++) {
+    for (int i = 0; i < 60; i++) {
       const std::string key = "key" + std::to_string(random() % 20);
       const std::string value = value_of(i % 10 == 3 ? 1'500'000 : i % 10 == 4 ? kMiB : 100, static_cast<uint64_t>(i));
       ASSERT_TRUE(opened.plane->change({{.key = key, .value = value}}));
