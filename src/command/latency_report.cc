@@ -65,7 +65,7 @@ std::string latency_graph_text(std::string_view name, const LatencyMonitor::Even
     }
     text.push_back('\n');
   }
-  text.push_back('\n');
+  text.append(shown, ' ').push_back('\n');
   std::vector<std::string> ages;
   for (const auto& sample : samples) ages.push_back(age_text(std::max<int64_t>(now_s - sample.wall_s, 0)));
   for (size_t line = 0; line < 3; ++line) {
