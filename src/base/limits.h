@@ -33,6 +33,10 @@ inline constexpr size_t kMaxQueuedCommands = 1 << 20;       // between MULTI and
 inline constexpr uint64_t kMaxQueuedBytes = 256 * kMiB;     // of their arguments in memory
 inline constexpr size_t kMaxWatchedKeys = 1 << 16;          // of one connection
 
+// Observing.
+inline constexpr uint64_t kMaxSlowLogBytes = 64 * kMiB;     // of the slow log, whatever slowlog-max-len says
+inline constexpr size_t kMaxPercentiles = 64;               // that INFO latencystats prints
+
 // Keyspace.
 inline constexpr unsigned kStripes = 256;
 inline constexpr unsigned kDatabases = 16;

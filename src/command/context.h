@@ -20,6 +20,7 @@ class Keyspace;
 class MonitorFeed;
 class PromptStore;
 class PubSub;
+class SlowLog;
 class Storage;
 struct CommandSpec;
 struct RunningTransaction;
@@ -60,6 +61,7 @@ struct Services {
   ServerControl* server = nullptr;
   PubSub* pubsub = nullptr;
   MonitorFeed* monitors = nullptr;
+  SlowLog* slow_log = nullptr;
 };
 
 class CommandContext {

@@ -25,6 +25,8 @@ std::span<const CommandSpec> stream_commands();
 std::span<const CommandSpec> prompt_commands();
 std::span<const CommandSpec> pubsub_commands();
 std::span<const CommandSpec> transaction_commands();
+std::span<const CommandSpec> memory_commands();
+std::span<const CommandSpec> observing_commands();  // SLOWLOG LATENCY
 
 // Redis' own table, for the commands we have: sorted by name, subcommands as entries of their own ("client|list"), no
 // handlers. Printed by scripts/command-facts.

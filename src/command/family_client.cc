@@ -20,21 +20,22 @@ std::string client_line(const ClientInfo& client) {
   if (client.queued >= 0) flags.push_back('x');
   if (client.blocked) flags.push_back('b');
   if (client.watched_changed) flags.push_back('d');
+  if (client.closing) flags.push_back('c');
   if (client.unix_socket) flags.push_back('U');
   if (client.no_evict) flags.push_back('e');
   if (client.no_touch) flags.push_back('T');
   if (flags.empty()) flags = "N";
   const auto number = [](auto value) { return std::to_string(value); };
-  const uint64_t memory = client.query_buffer_bytes + client.output_bytes;
   return "id=" + number(client.id) + " addr=" + client.address + " laddr=" + client.local_address + " fd=" + number(client.fd) +
          " name=" + client.name + " age=" + number(client.age_s) + " idle=" + number(client.idle_s) + " flags=" + flags +
          " db=" + number(client.database) + " sub=" + number(client.channels) + " psub=" + number(client.patterns) +
          " ssub=" + number(client.shard_channels) + " multi=" + number(client.queued) + " watch=" + number(client.watched) + " qbuf=" + number(client.query_buffer_bytes) +
-         " qbuf-free=0 argv-mem=0 multi-mem=" + number(client.queued_bytes) + " rbs=0 rbp=0 obl=0 oll=" + number(client.output_bytes > 0 ? 1 : 0) +
-         " omem=" + number(client.output_bytes) + " tot-mem=" + number(memory) + " events=" +
-         (client.output_bytes > 0 ? "rw" : "r") + " cmd=" + (client.last_command.empty() ? "NULL" : client.last_command) +
+         " qbuf-free=" + number(client.query_buffer_free_bytes) + " argv-mem=0 multi-mem=" + number(client.queued_bytes) +
+         " rbs=" + number(client.reply_buffer_bytes) + " rbp=" + number(client.reply_buffer_bytes) + " obl=0 oll=" + number(client.output_parts) +
+         " omem=" + number(client.output_bytes) + " tot-mem=" + number(client.memory_bytes) + " events=" +
+         (client.reads ? client.output_bytes > 0 ? "rw" : "r" : client.output_bytes > 0 ? "w" : "") + " cmd=" + (client.last_command.empty() ? "NULL" : client.last_command) +
          " user=" + client.user + " redir=-1 resp=" + number(client.protocol) + " lib-name=" + client.lib_name +
-         " lib-ver=" + client.lib_ver + " io-thread=0 tot-net-in=" + number(client.net_input_bytes) +
+         " lib-ver=" + client.lib_ver + " io-thread=" + number(client.thread) + " tot-net-in=" + number(client.net_input_bytes) +
          " tot-net-out=" + number(client.net_output_bytes) + " tot-cmds=" + number(client.commands);
 }
 

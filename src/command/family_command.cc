@@ -167,13 +167,6 @@ void reply_docs(ReplyWriter& reply, const CommandSpec& spec) {
   }
 }
 
-// "client" or "client|list".
-const CommandSpec* find_full_name(std::string_view name) {
-  const size_t bar = name.find('|');
-  const CommandSpec* spec = find_command(name.substr(0, bar));
-  return !spec || bar == std::string_view::npos ? spec : find_subcommand(*spec, name.substr(bar + 1));
-}
-
 Outcome command_all(CommandContext& context) {
   context.reply.array(static_cast<int64_t>(all_commands().size()));
   for (const CommandSpec* spec : all_commands()) reply_info(context.reply, *spec);

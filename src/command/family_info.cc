@@ -1,4 +1,5 @@
 // INFO: sections of "name:value" lines, with the names that Redis' clients and tools read, and a section of our own.
+#include <gnu/libc-version.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -11,7 +12,9 @@
 
 #include "base/clock.h"
 #include "command/arguments.h"
+#include "command/command_statistics.h"
 #include "command/family_server.h"
+#include "command/info_lines.h"
 #include "command/server_control.h"
 #include "command/version.h"
 #include "keyspace/keyspace.h"
@@ -21,44 +24,6 @@
 namespace pion {
 namespace {
 
-class Lines {
- public:
-  Lines& section(std::string_view title) {
-    if (!text_.empty()) text_ += "\r\n";
-    text_.append("# ").append(title).append("\r\n");
-    return *this;
-  }
-  Lines& add(std::string_view name, std::string_view value) {
-    text_.append(name).append(":").append(value).append("\r\n");
-    return *this;
-  }
-  Lines& add(std::string_view name, const char* value) { return add(name, std::string_view(value)); }
-  template <typename Number>
-    requires std::is_integral_v<Number>
-  Lines& add(std::string_view name, Number value) {
-    return add(name, std::string_view(std::to_string(value)));
-  }
-  Lines& add(std::string_view name, double value, const char* format = "%.2f") {
-    char digits[64];
-    std::snprintf(digits, sizeof digits, format, value);
-    return add(name, std::string_view(digits));
-  }
-  // A size, and the same for people to read.
-  Lines& size(const std::string& name, uint64_t bytes) {
-    constexpr const char* kUnits[] = {"B", "K", "M", "G", "T"};
-    double value = static_cast<double>(bytes);
-    size_t unit = 0;
-    while (value >= 1024 && unit + 1 < std::size(kUnits)) value /= 1024, unit++;
-    char human[64];
-    std::snprintf(human, sizeof human, unit == 0 ? "%.0f%s" : "%.2f%s", value, kUnits[unit]);
-    return add(name, bytes).add(name + "_human", std::string_view(human));
-  }
-  const std::string& text() const { return text_; }
-
- private:
-  std::string text_;
-};
-
 uint64_t resident_memory_bytes() {
   std::ifstream statm("/proc/self/statm");
   uint64_t total_pages = 0, resident_pages = 0;
@@ -66,7 +31,7 @@ uint64_t resident_memory_bytes() {
   return resident_pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
-void server_section(CommandContext& context, Lines& lines) {
+void server_section(CommandContext& context, InfoLines& lines) {
   const ServerStats stats = context.services.server->stats();
   utsname host{};
   uname(&host);
@@ -91,34 +56,51 @@ void server_section(CommandContext& context, Lines& lines) {
       .add("threads", stats.threads);
 }
 
-void clients_section(CommandContext& context, Lines& lines) {
+void clients_section(CommandContext& context, InfoLines& lines) {
   const ServerStats stats = context.services.server->stats();
   lines.section("Clients")
       .add("connected_clients", stats.connected_clients)
+      .add("cluster_connections", 0)
       .add("maxclients", stats.max_clients)
       .add("blocked_clients", stats.blocked_clients);
 }
 
-void memory_section(CommandContext& context, Lines& lines) {
+void memory_section(CommandContext& context, InfoLines& lines) {
   const KeyspaceStats keyspace = context.services.keyspace->stats();
   const KeyspaceSettings& settings = context.services.keyspace->settings;
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   const auto machine_bytes = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  const uint64_t resident_bytes = resident_memory_bytes();
+  const auto ratio = [](uint64_t a, uint64_t b) { return b > 0 ? static_cast<double>(a) / static_cast<double>(b) : 0.0; };
+  // As Redis counts: with what the server takes before there is any key. maxmemory is compared with the keys' memory alone.
+  const uint64_t startup_bytes = context.services.server->stats().startup_memory_bytes;
+  const uint64_t used_bytes = startup_bytes + keyspace.memory_bytes, peak_bytes = startup_bytes + keyspace.peak_bytes;
+  char peak_share[32];
+  std::snprintf(peak_share, sizeof peak_share, "%.2f%%", 100 * ratio(used_bytes, peak_bytes));
   lines.section("Memory")
-      .size("used_memory", keyspace.memory_bytes)
-      .size("used_memory_rss", resident_memory_bytes())
+      .size("used_memory", used_bytes)
+      .size("used_memory_rss", resident_bytes)
       .add("used_memory_rss_peak", static_cast<uint64_t>(usage.ru_maxrss) * 1024)
+      .size("used_memory_peak", peak_bytes)
+      .add("used_memory_peak_perc", std::string_view(peak_share))
+      .add("used_memory_startup", startup_bytes)
       .add("used_memory_dataset", keyspace.memory_bytes)
+      .add("mem_not_counted_for_evict", startup_bytes)
       .add("used_memory_keyspace_resident", keyspace.resident_bytes)
       .size("total_system_memory", machine_bytes)
       .size("maxmemory", settings.maxmemory.load())
-      .add("maxmemory_policy", eviction_policy_name(settings.policy.load()));
+      .add("maxmemory_policy", eviction_policy_name(settings.policy.load()))
+      .add("mem_fragmentation_ratio", ratio(resident_bytes, used_bytes))
+      .add("mem_allocator", "glibc-" + std::string(gnu_get_libc_version()))
+      .add("active_defrag_running", 0)
+      .add("lazyfree_pending_objects", keyspace.lazyfree_waiting)
+      .add("lazyfreed_objects", keyspace.lazyfreed);
 }
 
 const char* ok_or_err(bool ok) { return ok ? "ok" : "err"; }
 
-void persistence_section(CommandContext& context, Lines& lines) {
+void persistence_section(CommandContext& context, InfoLines& lines) {
   Storage& storage = *context.services.storage;
   const StorageStats stats = storage.stats();
   const int64_t saved_s = stats.last_checkpoint_wall_s > 0 ? stats.last_checkpoint_wall_s
@@ -137,15 +119,24 @@ void persistence_section(CommandContext& context, Lines& lines) {
       .add("aof_last_write_status", ok_or_err(stats.accepting_writes));
 }
 
-void stats_section(CommandContext& context, Lines& lines) {
+uint64_t command_us() {
+  uint64_t ns = 0;
+  for (const CommandTotals& command : command_statistics().totals()) ns += command.ns;
+  return ns / 1000;
+}
+
+void stats_section(CommandContext& context, InfoLines& lines) {
   const ServerStats stats = context.services.server->stats();
   const KeyspaceStats keyspace = context.services.keyspace->stats();
   const PubSub& pubsub = *context.services.pubsub;
   lines.section("Stats")
       .add("total_connections_received", stats.connections_received)
       .add("total_commands_processed", stats.commands_processed)
+      .add("instantaneous_ops_per_sec", static_cast<uint64_t>(stats.commands_per_s + 0.5))
       .add("total_net_input_bytes", stats.net_input_bytes)
       .add("total_net_output_bytes", stats.net_output_bytes)
+      .add("instantaneous_input_kbps", stats.input_kib_per_s)
+      .add("instantaneous_output_kbps", stats.output_kib_per_s)
       .add("rejected_connections", stats.rejected_connections)
       .add("client_output_buffer_limit_disconnections", stats.output_limit_disconnections)
       .add("expired_keys", keyspace.expired)
@@ -154,26 +145,36 @@ void stats_section(CommandContext& context, Lines& lines) {
       .add("keyspace_misses", keyspace.misses)
       .add("pubsub_channels", pubsub.count(SubscriptionKind::kChannel))
       .add("pubsub_patterns", pubsub.count(SubscriptionKind::kPattern))
-      .add("pubsubshard_channels", pubsub.count(SubscriptionKind::kShard));
+      .add("pubsubshard_channels", pubsub.count(SubscriptionKind::kShard))
+      .add("unexpected_error_replies", 0)
+      .add("total_error_replies", command_statistics().error_replies())
+      .add("eventloop_cycles", stats.ticks)
+      .add("eventloop_duration_sum", stats.busy_us)
+      .add("eventloop_duration_cmd_sum", command_us());
 }
 
-void replication_section(CommandContext&, Lines& lines) {
+void replication_section(CommandContext&, InfoLines& lines) {
   lines.section("Replication").add("role", "master").add("connected_slaves", 0).add("master_repl_offset", 0);
 }
 
 double seconds(const timeval& time) { return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6; }
 
-void cpu_section(CommandContext&, Lines& lines) {
+void cpu_section(CommandContext&, InfoLines& lines) {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   lines.section("CPU")
       .add("used_cpu_sys", seconds(usage.ru_stime), "%.6f")
-      .add("used_cpu_user", seconds(usage.ru_utime), "%.6f");
+      .add("used_cpu_user", seconds(usage.ru_utime), "%.6f")
+      .add("used_cpu_sys_children", 0.0, "%.6f")
+      .add("used_cpu_user_children", 0.0, "%.6f");
 }
 
-void cluster_section(CommandContext&, Lines& lines) { lines.section("Cluster").add("cluster_enabled", 0); }
+// Nothing is loaded into this server.
+void modules_section(CommandContext&, InfoLines& lines) { lines.section("Modules"); }
 
-void keyspace_section(CommandContext& context, Lines& lines) {
+void cluster_section(CommandContext&, InfoLines& lines) { lines.section("Cluster").add("cluster_enabled", 0); }
+
+void keyspace_section(CommandContext& context, InfoLines& lines) {
   const KeyspaceStats stats = context.services.keyspace->stats();
   lines.section("Keyspace");
   for (size_t i = 0; i < stats.databases.size(); i++) {
@@ -184,7 +185,7 @@ void keyspace_section(CommandContext& context, Lines& lines) {
   }
 }
 
-void journal_lines(CommandContext& context, Lines& lines) {
+void journal_lines(CommandContext& context, InfoLines& lines) {
   Storage& storage = *context.services.storage;
   const Journal& journal = storage.journal();
   const StorageStats stats = storage.stats();
@@ -206,10 +207,12 @@ void journal_lines(CommandContext& context, Lines& lines) {
       .add("recovery_ms", stats.recovery_ms)
       .add("corrupt_values", context.services.keyspace->stats().corrupt_values)
       .add("payload_bytes_values", storage.extents().allocated_bytes(Space::kValues))
-      .add("payload_bytes_prompt", storage.extents().allocated_bytes(Space::kPrompt));
+      .add("payload_bytes_prompt", storage.extents().allocated_bytes(Space::kPrompt))
+      .add("longest_tick_us", context.services.server->stats().longest_tick_us)
+      .add("longest_checkpoint_hold_us", context.services.keyspace->stats().longest_checkpoint_hold_us);
 }
 
-void pion_section(CommandContext& context, Lines& lines) {
+void pion_section(CommandContext& context, InfoLines& lines) {
   lines.section("Pion");
   journal_lines(context, lines);
   const PromptStats stats = context.services.prompt->stats();
@@ -235,26 +238,38 @@ void pion_section(CommandContext& context, Lines& lines) {
 
 struct Section {
   std::string_view name;
-  void (*print)(CommandContext&, Lines&);
+  void (*print)(CommandContext&, InfoLines&);
+  bool by_default = true;  // else only when asked for, or for all
 };
 
 constexpr Section kSections[] = {
-    {"server", server_section},   {"clients", clients_section}, {"memory", memory_section},
-    {"persistence", persistence_section}, {"stats", stats_section}, {"replication", replication_section},
-    {"cpu", cpu_section},         {"cluster", cluster_section}, {"keyspace", keyspace_section},
+    {"server", server_section},
+    {"clients", clients_section},
+    {"memory", memory_section},
+    {"persistence", persistence_section},
+    {"stats", stats_section},
+    {"replication", replication_section},
+    {"cpu", cpu_section},
+    {"modules", modules_section},
+    {"commandstats", commandstats_section, false},
+    {"errorstats", errorstats_section},
+    {"latencystats", latencystats_section, false},
+    {"cluster", cluster_section},
+    {"keyspace", keyspace_section},
     {"pion", pion_section},
 };
 
 }  // namespace
 
 Outcome info(CommandContext& context) {
-  bool everything = context.argc() == 1;
+  bool all = false, by_default = context.argc() == 1;
   for (size_t i = 1; i < context.argc(); i++) {
-    for (std::string_view word : {"default", "all", "everything"}) everything = everything || same_word(context.arg(i), word);
+    all = all || same_word(context.arg(i), "all") || same_word(context.arg(i), "everything");
+    by_default = by_default || same_word(context.arg(i), "default");
   }
-  Lines lines;
+  InfoLines lines;
   for (const Section& section : kSections) {
-    bool wanted = everything;
+    bool wanted = all || (by_default && section.by_default);
     for (size_t i = 1; i < context.argc(); i++) wanted = wanted || same_word(context.arg(i), section.name);
     if (wanted) section.print(context, lines);
   }

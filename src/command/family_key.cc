@@ -1,4 +1,4 @@
-// DEL UNLINK EXISTS TOUCH TYPE OBJECT MEMORY, and the table of the key family.
+// DEL UNLINK EXISTS TOUCH TYPE OBJECT, and the table of the key family.
 #include "command/family_key.h"
 
 #include <vector>
@@ -128,32 +128,6 @@ Outcome object_help(CommandContext& ctx) {
   return answer_lines(ctx, kLines);
 }
 
-// What the key takes here, its part of the table of keys included. There is nothing to sample: memory is counted as it is taken.
-Outcome memory_usage(CommandContext& ctx) {
-  for (size_t i = 3; i < ctx.argc(); ++i) {
-    if (!same_word(ctx.arg(i), "SAMPLES") || i + 1 == ctx.argc()) return ctx.reply.error(kSyntaxError), Outcome::kDone;
-    const auto samples = integer_argument(ctx.arg(++i));
-    if (!samples || *samples < 0) return ctx.reply.error(samples ? kSyntaxError : kNotAnInteger), Outcome::kDone;
-  }
-  return object_of(ctx, [&](const Entry& entry) { ctx.reply.integer(static_cast<int64_t>(key_memory_bytes(entry))); });
-}
-
-Outcome memory_help(CommandContext& ctx) {
-  static constexpr std::string_view kLines[] = {
-      "MEMORY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
-      "USAGE <key> [SAMPLES <count>]",
-      "    Return memory in bytes used by <key> and its value.",
-      "HELP",
-      "    Print this help.",
-  };
-  return answer_lines(ctx, kLines);
-}
-
-constexpr CommandSpec kMemoryCommands[] = {
-    {.name = "memory|help", .handler = memory_help, .status = "differs: USAGE alone"},
-    {.name = "memory|usage", .handler = memory_usage, .status = "differs: our own memory, nothing is sampled"},
-};
-
 constexpr CommandSpec kObjectCommands[] = {
     {.name = "object|encoding", .handler = object_encoding}, {.name = "object|freq", .handler = object_freq},
     {.name = "object|help", .handler = object_help},         {.name = "object|idletime", .handler = object_idletime},
@@ -172,7 +146,6 @@ constexpr CommandSpec kKeyCommands[] = {
     {.name = "flushall", .flags = kFreesSpace, .handler = flushall_command},
     {.name = "flushdb", .flags = kFreesSpace, .handler = flushdb_command},
     {.name = "keys", .handler = keys_command},
-    {.name = "memory", .subcommands = kMemoryCommands},
     {.name = "move", .handler = move_command},
     {.name = "object", .subcommands = kObjectCommands},
     {.name = "persist", .handler = persist_command},

@@ -9,9 +9,12 @@
 #include <string>
 #include <utility>
 
+#include "base/cycle_clock.h"
 #include "base/limits.h"
 #include "command/command_keys.h"
+#include "command/command_statistics.h"
 #include "command/families.h"
+#include "command/slow_command.h"
 #include "command/transaction.h"
 #include "command/watched_keys.h"
 #include "keyspace/keyspace.h"
@@ -156,6 +159,8 @@ void run(CommandContext& context, QueuedCommand& command, RunningTransaction& ru
   session.last_command = command.spec->name.data();
   MonitorFeed& monitors = *context.services.monitors;
   const std::string shown = monitors.watched() ? monitored_arguments(*command.spec, command.arguments) : std::string();
+  const uint64_t begun = CycleClock::now();
+  const uint32_t errors = errors_written;
   for (const bool on_worker : {context.on_worker, true}) {
     NestedContext nested(context, command, reply, on_worker, running, replies);
     const Outcome outcome = command.spec->handler(nested);
@@ -163,6 +168,12 @@ void run(CommandContext& context, QueuedCommand& command, RunningTransaction& ru
     if (nested.sync_required()) context.require_sync();
     // What is slow runs here all the same: the stripes are held, and nothing may come between.
     if (outcome != Outcome::kNeedsWorker) break;
+  }
+  const uint64_t ticks = CycleClock::now() - begun;
+  const bool failed = errors_written != errors;
+  errors_written = errors;  // it is not EXEC that failed
+  if (command_statistics().local().called(*command.spec, ticks, failed)) {
+    tell_slow_command(context.services, *command.spec, command.arguments, session, ticks);
   }
   if (!shown.empty()) tell_monitors(monitors, session, shown);
   if (muted && session.reply_mode == Mode::kOn) out.splice(std::move(silent));

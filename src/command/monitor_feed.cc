@@ -1,5 +1,6 @@
 #include "command/monitor_feed.h"
 
+#include <algorithm>
 #include <cstdio>
 
 #include "base/clock.h"
@@ -52,23 +53,47 @@ void append_quoted(std::string& out, std::string_view bytes) {
   out.push_back('"');
 }
 
-SecretArguments secret_arguments(const CommandSpec& spec, const Arguments& arguments) {
-  if (spec.name == "auth") return {1, arguments.size() - 1};
+std::vector<bool> secret_arguments(const CommandSpec& spec, const Arguments& arguments) {
+  std::vector<bool> secret(arguments.size(), false);
+  const auto hide = [&](size_t first, size_t count) {
+    for (size_t i = first; i < std::min(arguments.size(), first + count); i++) secret[i] = true;
+  };
+  const auto is = [&](size_t i, std::string_view word) { return same_word(arguments[i].bytes, word); };
+  if (spec.name == "auth") hide(1, arguments.size());
   if (spec.name == "hello") {
     for (size_t i = 2; i < arguments.size(); i++) {
-      if (same_word(arguments[i].bytes, "auth")) return {i + 1, 2};
+      if (is(i, "auth")) hide(i + 1, 2), i += 2;
     }
   }
-  return {};
+  if (spec.name == "migrate") {
+    for (size_t i = 6; i < arguments.size(); i++) {
+      if (is(i, "auth")) {
+        hide(i + 1, 1), i += 1;
+      } else if (is(i, "auth2")) {
+        hide(i + 1, 2), i += 2;
+      } else if (is(i, "keys")) {
+        break;
+      }
+    }
+  }
+  if (spec.name == "acl|setuser" || spec.name == "acl|deluser" || spec.name == "acl|getuser") hide(2, arguments.size());
+  if (spec.name == "config|set") {
+    for (size_t i = 2; i + 1 < arguments.size(); i += 2) {
+      for (std::string_view word : {"requirepass", "masterauth", "masteruser", "tls-key-file-pass", "tls-client-key-file-pass"}) {
+        if (is(i, word)) secret[i + 1] = true;
+      }
+    }
+  }
+  return secret;
 }
 
 std::string monitored_arguments(const CommandSpec& spec, const Arguments& arguments) {
   std::string text;
   if (spec.flags & (kSkipMonitor | kAdmin)) return text;
-  const SecretArguments secret = secret_arguments(spec, arguments);
+  const std::vector<bool> secret = secret_arguments(spec, arguments);
   for (size_t i = 0; i < arguments.size(); i++) {
     text.push_back(' ');
-    if (i >= secret.first && i < secret.first + secret.count) {
+    if (secret[i]) {
       append_quoted(text, "(redacted)");
     } else if (arguments[i].streamed) {
       append_quoted(text, "(" + std::to_string(arguments[i].size) + " bytes)");

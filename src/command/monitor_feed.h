@@ -6,6 +6,7 @@
 #include <mutex>
 #include <string>
 #include <unordered_set>
+#include <vector>
 
 #include "command/pubsub.h"
 #include "resp/request.h"
@@ -50,10 +51,7 @@ void tell_monitors(MonitorFeed& feed, const Session& session, const std::string&
 
 // One argument, quoted: backslashes for what does not print.
 void append_quoted(std::string& out, std::string_view bytes);
-// AUTH's and HELLO's arguments from this position on, so many, are secrets. 0: none.
-struct SecretArguments {
-  size_t first = 0, count = 0;
-};
-SecretArguments secret_arguments(const CommandSpec& spec, const Arguments& arguments);
+// For each argument whether it is a secret: passwords of AUTH, HELLO, MIGRATE and CONFIG SET, everything of ACL SETUSER and its kin.
+std::vector<bool> secret_arguments(const CommandSpec& spec, const Arguments& arguments);
 
 }  // namespace pion

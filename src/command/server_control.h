@@ -17,7 +17,10 @@ struct ServerStats {
   int64_t start_wall_ms = 0;
   uint64_t connections_received = 0, commands_processed = 0, rejected_connections = 0;
   uint64_t net_input_bytes = 0, net_output_bytes = 0;
+  uint64_t ticks = 0, busy_us = 0, longest_tick_us = 0;  // of the reactors
+  double commands_per_s = 0, input_kib_per_s = 0, output_kib_per_s = 0;  // lately
   uint64_t connected_clients = 0, blocked_clients = 0, output_limit_disconnections = 0, max_clients = 0;
+  uint64_t startup_memory_bytes = 0;  // that malloc had given out before there was any key
   int tcp_port = 0;
   unsigned threads = 0;
   std::string unix_socket, config_file, executable, run_id;
@@ -29,12 +32,15 @@ struct ClientInfo {
   std::string address, local_address, name, lib_name, lib_ver, user;
   int fd = -1, database = 0, protocol = 2;
   int64_t age_s = 0, idle_s = 0;
-  uint64_t query_buffer_bytes = 0, output_bytes = 0, commands = 0, net_input_bytes = 0, net_output_bytes = 0;
+  uint64_t query_buffer_bytes = 0, query_buffer_free_bytes = 0, reply_buffer_bytes = 0, memory_bytes = 0;
+  uint64_t output_bytes = 0, output_parts = 0, commands = 0, net_input_bytes = 0, net_output_bytes = 0;
   int64_t queued = -1;  // commands in MULTI; -1: not in it
   uint64_t queued_bytes = 0, watched = 0;
   bool watched_changed = false;
   uint64_t channels = 0, patterns = 0, shard_channels = 0;  // subscribed to
   std::string last_command;
+  unsigned thread = 0;
+  bool closing = false, reads = true;
   bool unix_socket = false, subscriber = false, monitor = false, no_evict = false, no_touch = false, blocked = false;
 };
 

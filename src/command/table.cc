@@ -112,6 +112,8 @@ class Table {
     add(prompt_commands());
     add(pubsub_commands());
     add(transaction_commands());
+    add(memory_commands());
+    add(observing_commands());
     std::sort(sorted_.begin(), sorted_.end(), [](auto* a, auto* b) { return a->name < b->name; });
     while (slots_.size() < sorted_.size() * 4) slots_.resize(slots_.empty() ? 256 : slots_.size() * 2);
     for (const CommandSpec* spec : sorted_) {
@@ -123,6 +125,7 @@ class Table {
   }
 
   std::span<const CommandSpec* const> sorted() const { return sorted_; }
+  size_t count() const { return next_id_; }
 
   const CommandSpec* find(std::string_view name) const {
     if (name.size() > kMaxCommandName) return nullptr;
@@ -153,6 +156,12 @@ class Table {
   }
 
   CommandSpec join(const CommandSpec& ours) {
+    CommandSpec joined = joined_with_facts(ours);
+    joined.id = next_id_++;
+    return joined;
+  }
+
+  CommandSpec joined_with_facts(const CommandSpec& ours) {
     const auto fact = facts_.find(ours.name);
     CommandSpec joined = ours;
     if (fact != facts_.end()) {
@@ -188,6 +197,7 @@ class Table {
   std::deque<std::string> texts_;
   std::vector<const CommandSpec*> sorted_;
   std::vector<Slot> slots_;
+  uint16_t next_id_ = 0;
 };
 
 const Table& table() {
@@ -230,6 +240,14 @@ const CommandSpec* find_subcommand(const CommandSpec& container, std::string_vie
   return nullptr;
 }
 
+const CommandSpec* find_full_name(std::string_view name) {
+  const size_t bar = name.find('|');
+  const CommandSpec* spec = find_command(name.substr(0, bar));
+  return !spec || bar == std::string_view::npos ? spec : find_subcommand(*spec, name.substr(bar + 1));
+}
+
+size_t command_count() { return table().count(); }
+
 ResolvedCommand resolve_command(const Arguments& arguments) {
   const CommandSpec* spec = find_command(arguments[0].bytes);
   if (!spec) return {nullptr, unknown_command(arguments)};
@@ -241,7 +259,7 @@ ResolvedCommand resolve_command(const Arguments& arguments) {
   const auto count = static_cast<int64_t>(arguments.size());
   const bool fits = spec->arity >= 0 ? count == spec->arity : count >= -spec->arity;
   if (!fits || !spec->handler) {
-    return {nullptr, "ERR wrong number of arguments for '" + std::string(spec->name) + "' command"};
+    return {nullptr, "ERR wrong number of arguments for '" + std::string(spec->name) + "' command", spec};
   }
   return {spec, {}};
 }

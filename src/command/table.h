@@ -101,6 +101,7 @@ struct CommandSpec {
   std::string_view flag_names = "";      // of a command of Redis: its flags as COMMAND INFO prints them, space separated
   std::span<const KeySpecDoc> key_specs = {};
   std::string_view deprecated_since = "", replaced_by = "", doc_flags = "";
+  uint16_t id = 0;                       // the join's: a place in arrays that count commands, subcommands included
 };
 
 // All families, sorted by name. Built once, before any thread starts.
@@ -108,6 +109,11 @@ std::span<const CommandSpec* const> all_commands();
 // Any case. Null when there is none. The container is answered for "client"; subcommand() finds the rest.
 const CommandSpec* find_command(std::string_view name);
 const CommandSpec* find_subcommand(const CommandSpec& container, std::string_view name);
+// "client" or "client|list", any case.
+const CommandSpec* find_full_name(std::string_view name);
+
+// Ids are below this.
+size_t command_count();
 
 // What a request calls: the command, or the subcommand, with a handler and a number of arguments that fits its arity.
 // Otherwise spec is null and `error` is Redis' text (unknown command, unknown subcommand, wrong number of arguments).
@@ -115,6 +121,7 @@ const CommandSpec* find_subcommand(const CommandSpec& container, std::string_vie
 struct ResolvedCommand {
   const CommandSpec* spec = nullptr;
   std::string error;
+  const CommandSpec* misused = nullptr;  // there is such a command, but not with so many arguments
 };
 ResolvedCommand resolve_command(const Arguments& arguments);
 

@@ -48,7 +48,7 @@ struct Reactor::State {
   int wake_fd = -1;
   std::vector<Registration> registrations;  // by descriptor
   int64_t now_ms = 0;
-  std::atomic<uint64_t> busy_ns{0};
+  std::atomic<uint64_t> busy_ns{0}, ticks{0}, longest_tick_ns{0};
 
   // The heap orders, the map owns; a cancelled timer leaves its heap entry behind until it is due.
   std::vector<Timer> heap;
@@ -66,6 +66,13 @@ struct Reactor::State {
   void wake() {
     const uint64_t one = 1;
     [[maybe_unused]] ssize_t ignored = ::write(wake_fd, &one, sizeof one);
+  }
+
+  void count_tick(uint64_t ns) {
+    busy_ns.store(busy_ns.load(std::memory_order_relaxed) + ns, std::memory_order_relaxed);
+    ticks.store(ticks.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    if (ns <= longest_tick_ns.load(std::memory_order_relaxed)) return;
+    longest_tick_ns.store(ns, std::memory_order_relaxed);
   }
 
   int wait_ms() const {
@@ -206,13 +213,16 @@ int64_t Reactor::now_ms() const { return state_->now_ms; }
 
 uint64_t Reactor::busy_ns() const { return state_->busy_ns.load(std::memory_order_relaxed); }
 
+uint64_t Reactor::ticks() const { return state_->ticks.load(std::memory_order_relaxed); }
+uint64_t Reactor::longest_tick_ns() const { return state_->longest_tick_ns.load(std::memory_order_relaxed); }
+void Reactor::forget_longest_tick() { state_->longest_tick_ns.store(0, std::memory_order_relaxed); }
+
 void Reactor::run() {
   epoll_event events[kEventsPerTick];
   int64_t woke_ns = clock_ns(CLOCK_MONOTONIC);
   while (!state_->stopping.load(std::memory_order_acquire)) {
     const int64_t waits_ns = clock_ns(CLOCK_MONOTONIC);
-    state_->busy_ns.store(state_->busy_ns.load(std::memory_order_relaxed) + static_cast<uint64_t>(waits_ns - woke_ns),
-                          std::memory_order_relaxed);
+    state_->count_tick(static_cast<uint64_t>(waits_ns - woke_ns));
     state_->now_ms = waits_ns / 1'000'000;
     const int count = ::epoll_wait(state_->epoll_fd, events, kEventsPerTick, state_->wait_ms());
     woke_ns = clock_ns(CLOCK_MONOTONIC);

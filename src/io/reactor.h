@@ -59,6 +59,10 @@ class Reactor {
 
   // Time spent not waiting, since the start. Any thread.
   uint64_t busy_ns() const;
+  // Ticks so far, and the longest: from the end of a wait to the beginning of the next. Any thread.
+  uint64_t ticks() const;
+  uint64_t longest_tick_ns() const;
+  void forget_longest_tick();
 
   void run();   // until stop()
   void stop();  // from any thread; the tick under way ends first

@@ -35,21 +35,30 @@ Status Keyspace::admit(uint64_t record_bytes, WriteKind kind) {
 KeyAccess::KeyAccess(Keyspace& keyspace, const Key& key) : keyspace_(keyspace), effects_(effects_of_thread()) {
   assert(scope_ ? scope_->holds(key.hash.stripe()) : effects_.size() == kRecordRoomBytes);
   single_ = &stripe(key);
-  if (!scope_) single_->lock.lock();
+  if (scope_) return;
+  if (holds_long) [[unlikely]] keyspace_.long_holds_.begin(key.hash.stripe());
+  single_->lock.lock();
 }
 
 KeyAccess::KeyAccess(Keyspace& keyspace, std::span<const Key> keys) : keyspace_(keyspace), effects_(effects_of_thread()) {
   assert(scope_ || effects_.size() == kRecordRoomBytes);
   if (scope_) return;
   for (const Key& key : keys) stripes_.add(key.hash.stripe());
-  stripes_.each([this](unsigned i) { (*keyspace_.stripes_)[i].lock.lock(); });
+  keyspace_.lock_stripes(stripes_);
+}
+
+void Keyspace::lock_stripes(const StripeSet& stripes) {
+  stripes.each([this](unsigned i) {
+    if (holds_long) [[unlikely]] long_holds_.begin(i);
+    (*stripes_)[i].lock.lock();
+  });
 }
 
 KeyAccess::KeyAccess(Keyspace& keyspace, All) : keyspace_(keyspace), effects_(effects_of_thread()) {
   assert(scope_ || effects_.size() == kRecordRoomBytes);
   if (scope_) return;
   stripes_.add_all();
-  stripes_.each([this](unsigned i) { (*keyspace_.stripes_)[i].lock.lock(); });
+  keyspace_.lock_stripes(stripes_);
 }
 
 Lsn Keyspace::append_effects(std::vector<ExtentRef>& freed, std::vector<std::unique_ptr<Shard>>& detached) {
@@ -62,7 +71,10 @@ Lsn Keyspace::append_effects(std::vector<ExtentRef>& freed, std::vector<std::uni
   for (ExtentRef ref : freed) storage_.extents().free(ref, lsn);
   if (!detached.empty()) {
     std::lock_guard lock(garbage_mutex_);
-    for (std::unique_ptr<Shard>& shard : detached) garbage_.push_back({std::move(shard), lsn});
+    for (std::unique_ptr<Shard>& shard : detached) {
+      flushed_waiting_.fetch_add(shard->count(), std::memory_order_relaxed);
+      garbage_.push_back({std::move(shard), lsn});
+    }
   }
   return lsn;
 }
@@ -74,6 +86,7 @@ Lsn Keyspace::release(const StripeSet& stripes, Lsn lsn) {
     if (lsn != 0) stripe.last_lsn = lsn;
     visible = std::max(visible, stripe.last_lsn);
     stripe.lock.unlock();
+    if (holds_long) [[unlikely]] long_holds_.end(i);
   });
   return visible;
 }
@@ -91,6 +104,7 @@ Lsn KeyAccess::finish() {
   if (lsn != 0) single_->last_lsn = lsn;
   lsn = single_->last_lsn;
   single_->lock.unlock();
+  if (holds_long) [[unlikely]] keyspace_.long_holds_.end(static_cast<unsigned>(single_ - keyspace_.stripes_->data()));
   return lsn;
 }
 

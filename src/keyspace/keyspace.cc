@@ -84,7 +84,18 @@ KeyspaceStats Keyspace::stats() const {
   }
   stats.resident_bytes = pool_.taken_bytes();
   stats.corrupt_values = corrupt_values_.load(std::memory_order_relaxed);
+  note_peak(stats.memory_bytes);
+  stats.peak_bytes = peak_bytes_.load(std::memory_order_relaxed);
+  stats.lazyfree_waiting = graveyard_.waiting() + flushed_waiting_.load(std::memory_order_relaxed);
+  stats.lazyfreed = graveyard_.freed() + flushed_freed_.load(std::memory_order_relaxed);
+  stats.longest_checkpoint_hold_us = longest_checkpoint_hold_us_.load(std::memory_order_relaxed);
   return stats;
+}
+
+void Keyspace::note_peak(uint64_t bytes) const {
+  uint64_t peak = peak_bytes_.load(std::memory_order_relaxed);
+  while (bytes > peak && !peak_bytes_.compare_exchange_weak(peak, bytes, std::memory_order_relaxed)) {
+  }
 }
 
 uint64_t Keyspace::memory_bytes() const {
@@ -103,6 +114,9 @@ void Keyspace::reset_stats() {
     StripeHold hold(stripe.lock);
     stripe.hits = stripe.misses = stripe.expired = stripe.evicted = 0;
   }
+  graveyard_.reset_freed();
+  flushed_freed_.store(0, std::memory_order_relaxed);
+  longest_checkpoint_hold_us_.store(0, std::memory_order_relaxed);
 }
 
 uint32_t Keyspace::new_clock() const {

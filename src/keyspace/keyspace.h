@@ -47,7 +47,10 @@ struct KeyspaceStats {
   uint64_t hits = 0, misses = 0, expired = 0, evicted = 0;
   uint64_t memory_bytes = 0;        // live blocks, heap strings, tables and indexes
   uint64_t resident_bytes = 0;      // pages taken for them
+  uint64_t peak_bytes = 0;          // the most memory_bytes, as measured every 100 ms
   uint64_t corrupt_values = 0;      // reads that a checksum refused
+  uint64_t lazyfree_waiting = 0, lazyfreed = 0;  // values and flushed keys that are freed in the background
+  uint64_t longest_checkpoint_hold_us = 0;       // of a stripe's lock, since the last reset
 };
 
 // CONFIG SET may change them at any time.
@@ -100,6 +103,8 @@ class Keyspace : public Plane {
   uint64_t next_waiting_ticket() { return waiters_.next_ticket(); }
 
   KeyspaceSettings settings;
+
+  const LongHolds& long_holds() const { return long_holds_; }
 
   // For objects that are made before a key takes them.
   PagePool& pool() { return pool_; }
@@ -199,6 +204,7 @@ class Keyspace : public Plane {
   // The end of an access or a scope: the record of the thread's effects, if any (0: none), then the stripes are let go. Returns the
   // last record that any of them shows.
   Lsn append_effects(std::vector<ExtentRef>& freed, std::vector<std::unique_ptr<Shard>>& detached);
+  void lock_stripes(const StripeSet& stripes);
   Lsn release(const StripeSet& stripes, Lsn lsn);
   bool evict_one();
   bool evict_from(unsigned stripe_number);
@@ -206,6 +212,8 @@ class Keyspace : public Plane {
   uint64_t expire_elements(unsigned stripe_number, int64_t now_ms, uint64_t limit);
   bool free_garbage(int64_t deadline_us);
   void tend_memory(int64_t deadline_us);
+  void note_checkpoint_hold(int64_t us);
+  void note_peak(uint64_t bytes) const;
   void apply_to(Stripe& stripe, const Effect& effect, KeyHash hash);  // the hash of its key, if it has one
   Status check_section(uint32_t number, std::string_view body) const;
   void apply_section(Stripe& stripe, std::string_view body);
@@ -225,9 +233,13 @@ class Keyspace : public Plane {
   PagePool pool_;
   Graveyard graveyard_;
   std::unique_ptr<std::array<Stripe, kStripes>> stripes_;
+  LongHolds long_holds_;
   std::atomic<int64_t> memory_estimate_{0};
   std::atomic<uint32_t> clock_s_{0};
   std::atomic<uint64_t> corrupt_values_{0};
+  mutable std::atomic<uint64_t> peak_bytes_{0};
+  std::atomic<uint64_t> flushed_waiting_{0}, flushed_freed_{0};  // keys of detached shards
+  std::atomic<uint64_t> longest_checkpoint_hold_us_{0};
   // Of maintain()'s thread.
   unsigned next_expiry_stripe_ = 0;
   Lsn quiet_lsn_ = 0;

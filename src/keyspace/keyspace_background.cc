@@ -1,9 +1,11 @@
 // What the keyspace does beside commands: expiry, eviction, freeing, the clock.
 #include <malloc.h>
 
+#include <algorithm>
 #include <mutex>
 
 #include "base/clock.h"
+#include "base/latency_monitor.h"
 #include "keyspace/keyspace.h"
 #include "keyspace/random.h"
 #include "keyspace/value_types.h"
@@ -19,9 +21,11 @@ constexpr size_t kVolatileSamples = 64;        // keys with an expiry may be few
 }  // namespace
 
 bool Keyspace::maintain(int64_t budget_us) {
+  const LatencyProbe probe("expire-cycle");
   const int64_t deadline_us = monotonic_us() + budget_us;
   const int64_t now = wall_ms();
   clock_s_.store(static_cast<uint32_t>(now / 1000), std::memory_order_relaxed);
+  note_peak(static_cast<uint64_t>(std::max<int64_t>(0, memory_estimate_.load(std::memory_order_relaxed))));
   bool more = free_garbage(deadline_us);
   if (graveyard_.free_some(deadline_us)) more = true;
   tend_memory(deadline_us);
@@ -120,11 +124,12 @@ uint64_t Keyspace::expire_elements(unsigned stripe_number, int64_t now_ms, uint6
 
 bool Keyspace::ensure_memory() {
   const uint64_t limit = settings.maxmemory.load(std::memory_order_relaxed);
-  if (limit == 0) return true;
+  if (limit == 0 || memory_estimate_.load(std::memory_order_relaxed) <= static_cast<int64_t>(limit)) return true;
+  const LatencyProbe probe("eviction-cycle");
   for (int round = 0; memory_estimate_.load(std::memory_order_relaxed) > static_cast<int64_t>(limit); ++round) {
     if (settings.policy.load(std::memory_order_relaxed) == EvictionPolicy::kNoEviction) return false;
     if (round == kEvictionsPerCall) return true;
-    if (!evict_one()) return false;
+    if (!evict_one()) return long_holds_.any();  // then it is too early to say that there is nothing
   }
   return true;
 }
@@ -133,6 +138,7 @@ bool Keyspace::ensure_memory() {
 bool Keyspace::evict_one() {
   const auto start = static_cast<unsigned>(random64() % kStripes);
   for (unsigned i = 0; i < kStripes; ++i) {
+    if (long_holds_.at((start + i) % kStripes)) continue;  // a reactor may be the one that evicts
     if (evict_from((start + i) % kStripes)) return true;
   }
   return false;
@@ -195,7 +201,11 @@ bool Keyspace::free_garbage(int64_t deadline_us) {
       garbage = std::move(garbage_.back());
       garbage_.pop_back();
     }
+    const uint64_t keys = garbage.shard->count();
     garbage.shard->clear([&](ExtentRef ref) { storage_.extents().free(ref, garbage.freed_by); });
+    garbage.shard.reset();
+    flushed_waiting_.fetch_sub(keys, std::memory_order_relaxed);
+    flushed_freed_.fetch_add(keys, std::memory_order_relaxed);
     if (monotonic_us() >= deadline_us) {
       std::lock_guard lock(garbage_mutex_);
       return !garbage_.empty();

@@ -3,6 +3,8 @@
 
 #include "keyspace/keyspace.h"
 #include "base/bytes.h"
+#include "base/clock.h"
+#include "base/latency_monitor.h"
 #include "keyspace/value_types.h"
 
 namespace pion {
@@ -175,6 +177,12 @@ void Keyspace::live_extents(const std::function<void(ExtentRef)>& visit) {
   }
 }
 
+void Keyspace::note_checkpoint_hold(int64_t us) {
+  const auto held_us = static_cast<uint64_t>(us);
+  if (held_us > longest_checkpoint_hold_us_.load(std::memory_order_relaxed)) longest_checkpoint_hold_us_.store(held_us, std::memory_order_relaxed);
+  latency_monitor().note("checkpoint-stripe", us / 1000);
+}
+
 Status Keyspace::write_checkpoint(CheckpointSink& sink) {
   std::string body, encoded;
   for (unsigned number = 0; number < kStripes; ++number) {
@@ -182,7 +190,8 @@ Status Keyspace::write_checkpoint(CheckpointSink& sink) {
     Lsn lsn;
     {
       Stripe& stripe = (*stripes_)[number];
-      std::lock_guard lock(stripe.lock);
+      StripeHoldForLong lock(stripe.lock, long_holds_, number);
+      const int64_t begun_us = monotonic_us();
       // Every record up to here that touched this stripe was appended under this lock.
       lsn = storage_.journal().appended_lsn();
       for (int db = 0; db < static_cast<int>(kDatabases); ++db) {
@@ -198,6 +207,7 @@ Status Keyspace::write_checkpoint(CheckpointSink& sink) {
           bodies.emplace_back().swap(body);
         });
       }
+      note_checkpoint_hold(monotonic_us() - begun_us);
     }
     for (const std::string& full : bodies) PION_TRY(sink.section(number, lsn, full));
     PION_TRY(sink.section(number, lsn, body));

@@ -18,7 +18,7 @@ KeyspaceScope::KeyspaceScope(Keyspace& keyspace, All) : keyspace_(keyspace) {
 
 void KeyspaceScope::enter() {
   assert(!current_);
-  stripes_.each([this](unsigned i) { (*keyspace_.stripes_)[i].lock.lock(); });
+  keyspace_.lock_stripes(stripes_);
   current_ = this;
 }
 

@@ -2,6 +2,7 @@
 // stripe's lock. What a type keeps in it is the type's own matter (hash_table.h ...).
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -31,9 +32,16 @@ class Graveyard {
   // Frees until `deadline_us` (monotonic); true: there is more.
   bool free_some(int64_t deadline_us);
 
+  // Not freed yet; freed since the last reset.
+  uint64_t waiting() const;
+  uint64_t freed() const { return freed_.load(std::memory_order_relaxed); }
+  void reset_freed() { freed_.store(0, std::memory_order_relaxed); }
+
  private:
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::vector<std::unique_ptr<Object>> objects_;
+  bool freeing_ = false;  // one that is in no list any more
+  std::atomic<uint64_t> freed_{0};
 };
 
 }  // namespace pion

@@ -64,7 +64,7 @@ class Stream : public Object {
   ~Stream() override;
 
   uint64_t memory_bytes() const override { return sizeof(Stream) + memory_ + blocks_.memory_bytes(); }
-  bool quick_to_free() const override { return blocks_.size() + pending_total() / 64 <= 256; }
+  bool quick_to_free() const override { return blocks_.size() + pending_total() / 64 <= 64; }
 
   uint64_t size() const { return size_; }
   uint64_t block_count() const { return blocks_.size(); }

@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 namespace pion {
+
+constinit thread_local bool holds_long = false;
 namespace {
 
 // A holder is rarely off the processor; with few cores long spinning only takes time from it.

@@ -1,11 +1,17 @@
 #include "resp/reply.h"
 
+#include <atomic>
 #include <charconv>
 #include <cmath>
 #include <cstring>
 
 namespace pion {
+
+constinit thread_local uint32_t errors_written = 0;
+
 namespace {
+
+constinit std::atomic<void (*)(std::string_view)> tell_error{nullptr};
 
 // "<mark><number>\r\n", put together on the stack and appended once: the hottest lines of the writer.
 void append_number(std::string& out, char mark, int64_t value) {
@@ -30,6 +36,8 @@ void append_line(std::string& out, char mark, std::string_view text) {
 }
 
 }  // namespace
+
+void on_error_written(void (*told)(std::string_view text)) { tell_error = told; }
 
 constexpr double kLargestWhole = 4611686018427387904.0;  // 2^62: up to here Redis prints all digits of an integer
 
@@ -68,7 +76,11 @@ void ReplyWriter::header(char mark, int64_t value) { append_number(out_->tail(),
 
 void ReplyWriter::simple(std::string_view text) { append_line(out_->tail(), '+', text); }
 
-void ReplyWriter::error(std::string_view text) { append_line(out_->tail(), '-', text); }
+void ReplyWriter::error(std::string_view text) {
+  append_line(out_->tail(), '-', text);
+  errors_written++;
+  if (const auto tell = tell_error.load(std::memory_order_relaxed)) tell(text);
+}
 
 void ReplyWriter::integer(int64_t value) { header(':', value); }
 

@@ -13,6 +13,11 @@ namespace pion {
 // As Redis prints doubles.
 std::string format_real(double value);
 
+// Error replies that this thread has written; who runs a command inside another sets it back for the outer one.
+extern constinit thread_local uint32_t errors_written;
+// Is told of each, without the mark: "ERR ...". Any thread calls it.
+void on_error_written(void (*told)(std::string_view text));
+
 class ReplyWriter {
  public:
   ReplyWriter(OutputChain& out, int protocol) : out_(&out), protocol_(protocol) {}

@@ -192,12 +192,21 @@ ClientInfo Connection::info() const {
   info.unix_socket = session_.unix_socket;
   info.age_s = (thread_->wall_ms() - session_.created_wall_ms) / 1000;
   info.idle_s = (thread_->now_ms() - last_active_ms_) / 1000;
+  info.thread = thread_->index();
+  info.reads = interest_.read;
   info.query_buffer_bytes = in_.size();
+  info.query_buffer_free_bytes = in_.capacity() - in_.size();
+  info.reply_buffer_bytes = out_.links().empty() ? 0 : out_.links().back().bytes.capacity();
   info.output_bytes = owed_bytes();
+  info.output_parts = info.output_bytes > 0 ? std::max<size_t>(1, out_.links().size() + held_.links().size()) : 0;
+  info.memory_bytes = sizeof *this + in_.capacity() + info.reply_buffer_bytes + info.output_bytes;
   info.net_input_bytes = input_bytes_;
   info.net_output_bytes = output_bytes_;
   info.blocked = state_ == State::kSuspended && (postponed_ || (blocked_spec_->flags & kBlocking));
   if (state_ == State::kWorker) return info;  // the rest is the worker's now
+  info.closing = session_.close_after_reply;
+  info.memory_bytes += session_.peer_address.capacity() + session_.local_address.capacity() + session_.name.capacity() +
+                       session_.lib_name.capacity() + session_.lib_ver.capacity();
   info.name = session_.name;
   info.lib_name = session_.lib_name;
   info.lib_ver = session_.lib_ver;
@@ -211,6 +220,7 @@ ClientInfo Connection::info() const {
   if (session_.transaction) {
     info.queued = static_cast<int64_t>(session_.transaction->commands().size());
     info.queued_bytes = session_.transaction->bytes();
+    info.memory_bytes += info.queued_bytes;
   }
   if (session_.watched) {
     info.watched = session_.watched->count();

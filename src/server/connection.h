@@ -30,6 +30,7 @@
 namespace pion {
 
 class IoThread;
+class WorkerPool;
 struct MessageDelivery;
 struct ThreadBatch;
 struct BatchedCommand;
@@ -115,7 +116,11 @@ class Connection final : public EventHandler {
   void postpone(BatchedCommand& command);
   void queue(BatchedCommand& command, ReplyWriter& reply);
   void run_handler(BatchedCommand& command, ReplyWriter& reply);
-  void run_on_worker(BatchedCommand& command, std::string shown);
+  void keep_for_slow_log(const CommandSpec& spec, const Arguments& arguments, uint64_t ticks);
+  void account_suspended(bool failed);
+  bool would_meet_long_hold(const CommandSpec& spec, const Arguments& arguments) const;
+  void run_on(WorkerPool& pool, BatchedCommand& command, std::string shown);
+  static void run_job(const std::shared_ptr<WorkerJob>& job, IoThread& thread, Session& session, bool as_worker);
   void worker_done(WorkerJob& job);
   void suspended(const std::shared_ptr<ConnectionCompletion>& completion, bool sync);
   void cancel_timeout();
@@ -166,6 +171,9 @@ class Connection final : public EventHandler {
   uint64_t command_end_ = 0;  // in the stream
   const CommandSpec* blocked_spec_ = nullptr;
   bool blocked_sync_ = false;
+  uint64_t blocked_ticks_ = 0;  // it ran for, before it was suspended
+  uint64_t suspended_at_ = 0;   // ticks
+  std::unique_ptr<std::vector<std::string>> slow_arguments_;  // of the suspended command, if it may be slow
   Reactor::TimerId timeout_ = 0;
   std::unique_ptr<QueuedCommand> postponed_;  // CLIENT PAUSE: what the client waits to have run
   std::weak_ptr<ConnectionCompletion> completion_;

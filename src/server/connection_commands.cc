@@ -1,6 +1,9 @@
 // A connection's commands: batches, workers, suspension.
 #include <utility>
 
+#include "command/command_keys.h"
+#include "command/slow_command.h"
+#include "command/slow_log.h"
 #include "command/transaction.h"
 #include "keyspace/keyspace.h"
 #include "prompt/store.h"
@@ -47,6 +50,8 @@ struct Connection::WorkerJob {
   Outcome outcome = Outcome::kDone;
   Lsn required = 0;
   bool sync = false;
+  uint64_t ticks = 0;
+  bool failed = false;
   std::shared_ptr<ConnectionCompletion> completion;
 };
 
@@ -85,6 +90,7 @@ void Connection::run_gathered(const ParsedCommands& parsed) {
 bool Connection::run_batch(const ParsedCommands& parsed) {
   const std::span<BatchedCommand> commands = parsed.commands;
   size_t done = 0;
+  thread_->command_clock().begin();
   while (done < commands.size() && may_run()) execute(commands[done++]);
   if (closed_) return false;
   if (done < commands.size()) {  // stopped before the end: the rest is parsed again when it may run
@@ -163,7 +169,6 @@ void Connection::execute(BatchedCommand& command) {
   turn_++;
   session_.commands++;
   session_.last_command_wall_ms = thread_->wall_ms();
-  ThreadCounters::add(thread_->counters().commands_processed, 1);
   lend_descriptors(input_bytes_ - (in_.size() - command.end));
   thread_->mark_dirty(*this);
   dispatch(command);
@@ -174,10 +179,12 @@ void Connection::dispatch(BatchedCommand& command) {
   ReplyWriter reply(muted ? thread_->muted_output() : out_, session_.protocol);
   if (!command.command.spec) {
     if (is_http(command.arguments)) return close();
+    if (command.command.misused) thread_->statistics().rejected(*command.command.misused);
     reply.error(refused_in_transaction(session_, find_command(command.arguments[0].bytes), command.command.error));
   } else {
     session_.last_command = command.command.spec->name.data();
     if (const std::string error = refusal(thread_->shared(), session_, *command.command.spec); !error.empty()) {
+      thread_->statistics().rejected(*command.command.spec);
       reply.error(refused_in_transaction(session_, command.command.spec, error));
     } else if (must_wait(*command.command.spec)) {
       return postpone(command);
@@ -188,7 +195,10 @@ void Connection::dispatch(BatchedCommand& command) {
     }
   }
   if (state_ == State::kReady) finish_command();
-  if (ready_keys != 0) thread_->shared().services.keyspace->serve_waiters();
+  if (ready_keys != 0) {
+    thread_->shared().services.keyspace->serve_waiters();
+    thread_->command_clock().begin();  // the next command is not to blame
+  }
 }
 
 bool Connection::must_wait(const CommandSpec& spec) const {
@@ -212,6 +222,7 @@ void Connection::run_postponed() {
   ThreadCounters::add(thread_->counters().blocked, static_cast<uint64_t>(-1));
   const std::unique_ptr<QueuedCommand> kept = std::move(postponed_);
   BatchedCommand command{std::move(kept->arguments), {kept->spec, {}}};
+  thread_->command_clock().begin();
   dispatch(command);
   if (may_run()) resume();
 }
@@ -226,53 +237,128 @@ void Connection::queue(BatchedCommand& command, ReplyWriter& reply) {
 
 void Connection::run_handler(BatchedCommand& command, ReplyWriter& reply) {
   const CommandSpec& spec = *command.command.spec;
+  std::string shown;
+  if (thread_->shared().services.keyspace->long_holds().any()) [[unlikely]] {
+    if (would_meet_long_hold(spec, command.arguments)) return run_on(*thread_->shared().patient, command, std::move(shown));
+  }
   RunContext context(*thread_, session_, spec, command.arguments, reply, false, turn_, out_);
   MonitorFeed& monitors = *context.services.monitors;
-  std::string shown;
   if (monitors.watched()) [[unlikely]] shown = monitored_arguments(spec, command.arguments);
+  const uint32_t errors = errors_written;
   const Outcome outcome = spec.handler(context);
   if (!shown.empty() && outcome != Outcome::kNeedsWorker) tell_monitors(monitors, session_, shown);
   require(context.required_lsn(), context.sync_required());
   switch (outcome) {
-    case Outcome::kDone: break;
-    case Outcome::kNeedsWorker: run_on_worker(command, std::move(shown)); break;
+    case Outcome::kDone: {
+      const uint64_t ticks = thread_->command_clock().lap();
+      if (thread_->statistics().called(spec, ticks, errors_written != errors)) [[unlikely]] {
+        tell_slow_command(thread_->shared().services, spec, command.arguments, session_, ticks);
+      }
+      break;
+    }
+    case Outcome::kNeedsWorker: run_on(*thread_->shared().workers, command, std::move(shown)); break;
     case Outcome::kSuspended:
       blocked_spec_ = &spec;
+      keep_for_slow_log(spec, command.arguments, thread_->command_clock().lap());
       suspended(context.completion(), context.sync_required());
       break;
   }
+}
+
+namespace {
+
+// Waits for somebody else, as long as it takes: only what it ran is its time. Other suspended commands are slow if they answer late.
+bool waits_for_others(const CommandSpec& spec) { return spec.flags & (kBlocking | kPion); }
+
+}  // namespace
+
+// The command is suspended, and its arguments go: what the slow log would show of them is kept, if it may come to that.
+void Connection::keep_for_slow_log(const CommandSpec& spec, const Arguments& arguments, uint64_t ticks) {
+  blocked_ticks_ = ticks;
+  const int64_t threshold_us = thread_->shared().services.slow_log->threshold_us();
+  const auto ran_us = static_cast<int64_t>(CycleClock::to_ns(ticks) / 1000);
+  if (threshold_us < 0 || (waits_for_others(spec) && ran_us < threshold_us)) return;
+  slow_arguments_ = std::make_unique<std::vector<std::string>>(slow_log_arguments(spec, arguments));
+}
+
+void Connection::account_suspended(bool failed) {
+  const CommandSpec& spec = *blocked_spec_;
+  const std::unique_ptr<std::vector<std::string>> shown = std::move(slow_arguments_);
+  uint64_t ticks = blocked_ticks_;
+  if (!waits_for_others(spec)) ticks += CycleClock::now() - suspended_at_;
+  if (!thread_->statistics().called(spec, ticks, failed)) return;
+  if (shown) return tell_slow_command(thread_->shared().services, spec, std::move(*shown), session_, ticks);
+  tell_slow_command(thread_->shared().services, spec, Arguments{}, session_, ticks);
 }
 
 void Connection::suspended(const std::shared_ptr<ConnectionCompletion>& completion, bool sync) {
   state_ = State::kSuspended;
   completion_ = completion;
   blocked_sync_ = sync;
+  suspended_at_ = CycleClock::now();
   ThreadCounters::add(thread_->counters().blocked, 1);
 }
 
-void Connection::run_on_worker(BatchedCommand& command, std::string shown) {
+// Would the command wait for a stripe that somebody holds for long? Then a thread that may wait runs it, and the other connections
+// go on.
+bool Connection::would_meet_long_hold(const CommandSpec& spec, const Arguments& arguments) const {
+  const Keyspace& keyspace = *thread_->shared().services.keyspace;
+  if (spec.key_specs.empty()) return locks_without_keys(spec);
+  const auto keys = command_keys(spec, arguments);
+  if (!keys) return true;
+  for (const CommandKey& key : *keys) {
+    if (keyspace.long_holds().at(keyspace.key(arguments[key.position].bytes).hash.stripe())) return true;
+  }
+  return false;
+}
+
+void Connection::run_on(WorkerPool& pool, BatchedCommand& command, std::string shown) {
   state_ = State::kWorker;
   blocked_spec_ = command.command.spec;
   auto job = std::make_shared<WorkerJob>(*this, *command.command.spec);
   job->arguments = std::move(command.arguments);
   job->turn = turn_;
   job->shown = std::move(shown);
-  thread_->shared().workers->run([job, &thread = *thread_, &session = session_] {
-    ReplyWriter reply(job->out, session.protocol);
-    RunContext context(thread, session, job->spec, job->arguments, reply, true, job->turn, job->out);
+  const bool as_worker = &pool == thread_->shared().workers;
+  pool.run([job, &thread = *thread_, &session = session_, as_worker] { run_job(job, thread, session, as_worker); });
+}
+
+// On another thread. Not as a worker: the command is a short one that only waits for its keys; if it turns out to be long, a worker
+// takes over.
+void Connection::run_job(const std::shared_ptr<WorkerJob>& job, IoThread& thread, Session& session, bool as_worker) {
+  ReplyWriter reply(job->out, session.protocol);
+  RunContext context(thread, session, job->spec, job->arguments, reply, as_worker, job->turn, job->out);
+  MonitorFeed& monitors = *context.services.monitors;
+  if (!as_worker && monitors.watched()) job->shown = monitored_arguments(job->spec, job->arguments);
+  const uint64_t begun = CycleClock::now();
+  const uint32_t errors = errors_written;
+  {
+    const HoldsLong marks(as_worker);
     job->outcome = job->spec.handler(context);
-    if (!job->shown.empty()) tell_monitors(*context.services.monitors, session, job->shown);
-    job->required = context.required_lsn();
-    job->sync = context.sync_required();
-    job->completion = context.take_completion();
-    if (ready_keys != 0) thread.shared().services.keyspace->serve_waiters();
-    thread.reactor().post([job] { job->connection.worker_done(*job); });
-  });
+  }
+  job->ticks = CycleClock::now() - begun;
+  job->failed = errors_written != errors;
+  if (job->outcome == Outcome::kNeedsWorker && !as_worker) {
+    return thread.shared().workers->run([job, &thread, &session] { run_job(job, thread, session, true); });
+  }
+  if (!job->shown.empty()) tell_monitors(monitors, session, job->shown);
+  job->required = context.required_lsn();
+  job->sync = context.sync_required();
+  job->completion = context.take_completion();
+  if (ready_keys != 0) thread.shared().services.keyspace->serve_waiters();
+  thread.reactor().post([job] { job->connection.worker_done(*job); });
 }
 
 void Connection::worker_done(WorkerJob& job) {
-  job.arguments.clear();
   state_ = State::kReady;
+  if (job.outcome == Outcome::kSuspended) {
+    keep_for_slow_log(job.spec, job.arguments, job.ticks);
+  } else {
+    if (thread_->statistics().called(job.spec, job.ticks, job.failed)) {
+      tell_slow_command(thread_->shared().services, job.spec, job.arguments, session_, job.ticks);
+    }
+  }
+  job.arguments.clear();
   if (closed_ || job.outcome != Outcome::kSuspended) cancel_timeout();
   if (closed_) {
     if (job.completion) job.completion->abandon();
@@ -305,7 +391,9 @@ void Connection::complete(uint64_t turn, const std::function<void(ReplyWriter&)>
     return;
   }
   ReplyWriter reply(session_.reply_mode != Session::ReplyMode::kOn ? thread_->muted_output() : out_, session_.protocol);
+  const uint32_t errors = errors_written;
   write(reply);
+  account_suspended(errors_written != errors);
   require(required, blocked_sync_);
   cancel_timeout();
   state_ = State::kReady;

@@ -39,6 +39,12 @@ std::string refusal(const ServerShared& shared, const Session& session, const Co
   return {};
 }
 
+bool locks_without_keys(const CommandSpec& spec) {
+  constexpr std::string_view kNames[] = {"config|resetstat", "dbsize", "debug",        "exec",      "flushall", "flushdb", "info",
+                                         "keys",             "memory|doctor", "memory|stats", "randomkey", "scan",     "swapdb"};
+  return std::find(std::begin(kNames), std::end(kNames), spec.name) != std::end(kNames);
+}
+
 bool is_http(const Arguments& arguments) {
   return same_word(arguments[0].bytes, "post") || same_word(arguments[0].bytes, "host:");
 }

@@ -35,6 +35,7 @@ IoThread* IoThread::current() { return current_thread; }
 void IoThread::start() {
   thread_ = std::thread([this] {
     current_thread = this;
+    statistics_ = &command_statistics().local();
     pthread_setname_np(pthread_self(), ("pion-io-" + std::to_string(index_)).c_str());
     reactor_.after(1000, [this] { every_second(); });
     reactor_.run();
@@ -301,6 +302,7 @@ void IoThread::write_journal() {
   Lsn needed = 0;
   for (const Connection* connection : settling_) needed = std::max(needed, connection->waits_for());
   if (needed <= shared_.journal->written_lsn()) return;
+  if (shared_.journal->long_write_ahead()) return hand_over_journal();
   const Status written = shared_.journal->write_pending();
   if (written.has_value() != journal_failing_) return;
   journal_failing_ = !written.has_value();
@@ -310,6 +312,16 @@ void IoThread::write_journal() {
   } else {
     log_notice("the journal is written again");
   }
+}
+
+// A thread that may take its time writes, and tells everybody; who waits for it is looked at again then.
+void IoThread::hand_over_journal() {
+  if (shared_.journal_write_posted.exchange(true, std::memory_order_acq_rel)) return;
+  shared_.journal_writer->run([&shared = shared_] {
+    static_cast<void>(shared.journal->write_pending());  // a failure meets the next one who writes
+    shared.journal_write_posted.store(false, std::memory_order_release);
+    for (IoThread* thread : shared.threads) thread->post_journal_progress();
+  });
 }
 
 // Marks who waits for the journal, so that the end of this tick looks at them again.

@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "command/command_statistics.h"
 #include "io/reactor.h"
 #include "keyspace/shard.h"
 #include "resp/parser.h"
@@ -84,6 +85,8 @@ class IoThread {
   ServerShared& shared() { return shared_; }
   ThreadCounters& counters() { return counters_; }
   const ThreadCounters& counters() const { return counters_; }
+  ThreadStatistics& statistics() { return *statistics_; }
+  CommandClock& command_clock() { return command_clock_; }
   unsigned index() const { return index_; }
   // The thread that runs, null when it is none of ours.
   static IoThread* current();
@@ -111,6 +114,7 @@ class IoThread {
   void tick_end();
   void run_gathered();
   void write_journal();
+  void hand_over_journal();
   void retry_waiting();
   void every_second();
   void drain(int64_t grace_ms);
@@ -127,6 +131,8 @@ class IoThread {
   Reactor reactor_;
   std::thread thread_;
   ThreadCounters counters_;
+  ThreadStatistics* statistics_ = nullptr;  // once the thread runs
+  CommandClock command_clock_;
   std::unordered_map<uint64_t, std::unique_ptr<Connection>> connections_;
   std::vector<Connection*> dirty_, settling_;
   std::vector<Connection*> waiting_;

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "base/cycle_clock.h"
 #include "base/log.h"
 #include "command/version.h"
 #include "io/filesystem.h"
@@ -66,6 +67,7 @@ int main(int argc, char** argv) {
   pion::Options options;
   if (const auto code = options.start(argc, argv)) return *code;
   const pion::Settings settings = options.settings();
+  pion::CycleClock::calibrate();
   pion::set_log_level(settings.log_level());
   if (!pion::set_log_file(settings.logfile)) {
     std::fprintf(stderr, "pion-server does not start: cannot open the log file %s\n", settings.logfile.c_str());

@@ -168,7 +168,7 @@ Result<std::vector<Options::Given>> Options::read_file(const std::string& path) 
     if (!allowed) return fail(ErrorCode::kInvalid, where + "no such parameter: " + name + did_you_mean(name, ""));
     if (words->size() < 2) return fail(ErrorCode::kInvalid, where + name + " needs a value: " + needed(*spec));
     std::string value = (*words)[1];
-    if (spec->kind == OptionKind::kWords || spec->kind == OptionKind::kLimits) {
+    if (spec->kind == OptionKind::kWords || spec->kind == OptionKind::kLimits || spec->kind == OptionKind::kPercentiles) {
       for (size_t i = 2; i < words->size(); i++) value.append(" ").append((*words)[i]);
     } else if (words->size() > 2) {
       return fail(ErrorCode::kInvalid, where + name + " takes one value: " + needed(*spec));

@@ -13,6 +13,7 @@ constexpr std::string_view kNetwork = "Network";
 constexpr std::string_view kSecurity = "Security";
 constexpr std::string_view kData = "Data and durability";
 constexpr std::string_view kMemory = "Memory";
+constexpr std::string_view kObserving = "Observing";
 constexpr std::string_view kLogging = "Logging";
 constexpr std::string_view kOriginal = "Accepted for users of the original";
 constexpr std::string_view kGeneral = "General";
@@ -156,6 +157,20 @@ constexpr OptionSpec kOptions[] = {
      .doc = "bytes on disk that prompt memory may take; above it the least useful prompts go", .value = "BYTES", .min = 0,
      .max = kMost, .changeable = kAtRunTime, .default_text = "chosen from the free space of the data directory's disk",
      .origin = "Pion's own"},
+
+    // Observing.
+    {.name = "slowlog-log-slower-than", .group = kObserving, .kind = OptionKind::kInteger, .target = &S::slowlog_slower_than_us,
+     .doc = "microseconds from which on a command is kept in the slow log; 0: every command, -1: none", .value = "USEC", .min = -1,
+     .max = kMost, .changeable = kAtRunTime},
+    {.name = "slowlog-max-len", .group = kObserving, .kind = OptionKind::kInteger, .target = &S::slowlog_max_len,
+     .doc = "commands that the slow log keeps, in 64 MiB at most", .value = "N", .min = 0, .max = kMost, .changeable = kAtRunTime},
+    {.name = "latency-monitor-threshold", .group = kObserving, .kind = OptionKind::kInteger, .target = &S::latency_monitor_threshold_ms,
+     .doc = "milliseconds from which on LATENCY keeps an event; 0: none", .value = "MS", .min = 0, .max = kMost,
+     .changeable = kAtRunTime},
+    {.name = "latency-tracking", .group = kObserving, .kind = OptionKind::kYesNo, .target = &S::latency_tracking,
+     .doc = "keep a histogram of the durations of each command", .value = "yes|no", .changeable = kAtRunTime},
+    {.name = "latency-tracking-info-percentiles", .group = kObserving, .kind = OptionKind::kPercentiles, .target = &S::latency_percentiles,
+     .doc = "percentiles that INFO latencystats prints", .value = "P ...", .changeable = kAtRunTime},
 
     // Logging.
     {.name = "loglevel", .group = kLogging, .kind = OptionKind::kChoice, .target = &S::loglevel,

@@ -24,6 +24,7 @@ enum class OptionKind {
   kText,
   kWords,     // words separated by blanks
   kLimits,    // <class> <hard bytes> <soft bytes> <soft seconds>, for one class or more
+  kPercentiles,  // numbers from 0 to 100 separated by blanks; none is allowed
   kNotice,    // accepted, changes nothing, and the log says why (`doc`); a switch
   kRefused,   // of the original, not in this release: stops the start with `doc`
   kAction,    // --help and its kin: handled by Options
@@ -38,7 +39,7 @@ struct OptionSpec {
   std::string_view group;
   OptionKind kind = OptionKind::kText;
   std::variant<std::monostate, bool Settings::*, int64_t Settings::*, uint64_t Settings::*, std::string Settings::*,
-               std::vector<std::string> Settings::*, OutputLimitSettings Settings::*>
+               std::vector<std::string> Settings::*, OutputLimitSettings Settings::*, std::vector<double> Settings::*>
       target = {};
   std::string_view doc;
   std::string_view value = "";  // what --help calls the value

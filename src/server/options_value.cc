@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdio>
 
 #include "command/arguments.h"
 #include "server/config_syntax.h"
@@ -105,6 +106,30 @@ Parsed parse_limits(const OptionSpec& spec, std::string_view text, Settings& set
   return {};
 }
 
+Parsed parse_percentiles(const OptionSpec& spec, std::string_view text, Settings& settings) {
+  const auto words = split_words(text);
+  std::vector<double> percentiles;
+  for (const std::string& word : words.value_or(std::vector<std::string>{"?"})) {
+    double value = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+    if (error != std::errc() || end != word.data() + word.size()) return refuse(spec, "Invalid " + std::string(spec.name) + " parameters");
+    if (!(value >= 0 && value <= 100)) return refuse(spec, std::string(spec.name) + " parameters should sit between [0.0,100.0]");
+    percentiles.push_back(value);
+  }
+  if (percentiles.size() > kMaxPercentiles) return refuse(spec, "Too many " + std::string(spec.name) + " parameters");
+  settings.*std::get<std::vector<double> Settings::*>(spec.target) = std::move(percentiles);
+  return {};
+}
+
+// Six digits behind the point at most, as Redis prints them.
+std::string percentile_text(double value) {
+  char digits[32];
+  std::string text(digits, static_cast<size_t>(std::snprintf(digits, sizeof digits, "%.6f", value)));
+  text.erase(text.find_last_not_of('0') + 1);
+  if (text.back() == '.') text.pop_back();
+  return text;
+}
+
 std::string joined(std::span<const std::string_view> words, std::string_view separator) {
   std::string all;
   for (std::string_view word : words) all.append(all.empty() ? "" : separator).append(word);
@@ -142,6 +167,7 @@ std::string expected_values(const OptionSpec& spec) {
       return "one of " + joined(spec.choices, ", ");
     case OptionKind::kWords: return "one word or more";
     case OptionKind::kLimits: return "normal, slave or pubsub, hard limit, soft limit, seconds; for one class or more";
+    case OptionKind::kPercentiles: return "numbers from 0 to 100 separated by blanks";
     case OptionKind::kText:
     case OptionKind::kRefused:
     case OptionKind::kAction: break;
@@ -178,6 +204,7 @@ Parsed parse_option(const OptionSpec& spec, std::string_view text, Settings& set
       return {};
     }
     case OptionKind::kLimits: return parse_limits(spec, text, settings);
+    case OptionKind::kPercentiles: return parse_percentiles(spec, text, settings);
     case OptionKind::kRefused:
     case OptionKind::kAction: break;
   }
@@ -201,6 +228,11 @@ std::string format_option(const OptionSpec& spec, const Settings& settings) {
     std::string operator()(std::vector<std::string> Settings::*field) const {
       std::string all;
       for (const std::string& word : settings.*field) all.append(all.empty() ? "" : " ").append(word);
+      return all;
+    }
+    std::string operator()(std::vector<double> Settings::*field) const {
+      std::string all;
+      for (const double value : settings.*field) all.append(all.empty() ? "" : " ").append(percentile_text(value));
       return all;
     }
     std::string operator()(OutputLimitSettings Settings::*field) const {

@@ -14,7 +14,7 @@
 namespace pion {
 namespace {
 
-constexpr uint64_t kTurnBytes = 8 * kMiB;  // then other connections have their turn
+constexpr uint64_t kTurnBytes = 2 * kMiB;  // then other connections have their turn
 constexpr size_t kGather = 32;
 
 }  // namespace
@@ -46,17 +46,22 @@ void OutputSender::skip_finished() {
 }
 
 // Gathers bytes up to the next slice, or the next link that passes descriptors (they go with its first byte).
-OutputSender::Result OutputSender::send_bytes(int fd, bool& progressed, uint64_t& sent_bytes) {
+OutputSender::Result OutputSender::send_bytes(int fd, uint64_t& budget, uint64_t& sent_bytes) {
+  if (budget == 0) return Result::kBlocked;
   std::vector<OutputChain::Link>& links = chain_.links();
   iovec parts[kGather];
   size_t count = 0, end = link_;
   bool more = false;
-  while (end < links.size() && count < kGather) {
+  uint64_t room = budget;  // one call could go on as long as the peer reads
+  while (end < links.size() && count < kGather && room > 0) {
     OutputChain::Link& link = links[end];
     if (end > link_ && !link.descriptors.empty()) break;
     const size_t from = end == link_ ? offset_ : 0;
-    if (link.bytes.size() > from) parts[count++] = {link.bytes.data() + from, link.bytes.size() - from};
+    const uint64_t size = std::min<uint64_t>(link.bytes.size() - from, room);
+    if (size > 0) parts[count++] = {link.bytes.data() + from, size};
+    room -= size;
     end++;
+    if (from + size < link.bytes.size()) break;
     if (link.slice.length > 0) {
       more = true;
       break;
@@ -88,7 +93,7 @@ OutputSender::Result OutputSender::send_bytes(int fd, bool& progressed, uint64_t
   } while (sent < 0 && errno == EINTR);
   if (sent < 0) return errno == EAGAIN || errno == EWOULDBLOCK ? Result::kBlocked : Result::kBroken;
 
-  progressed = true;
+  budget -= static_cast<uint64_t>(sent);
   sent_bytes += static_cast<uint64_t>(sent);
   auto left = static_cast<size_t>(sent);
   bool whole = true;
@@ -126,9 +131,8 @@ OutputSender::Result OutputSender::send(int fd, uint64_t& sent_bytes) {
   while (true) {
     skip_finished();
     if (link_ == chain_.links().size()) break;
-    bool progressed = false;
     if (offset_ < chain_.links()[link_].bytes.size()) {
-      const Result result = send_bytes(fd, progressed, sent_bytes);
+      const Result result = send_bytes(fd, budget, sent_bytes);
       if (result != Result::kDone) return result;
       continue;
     }

@@ -26,7 +26,7 @@ class OutputSender {
   uint64_t pending_bytes() const;
 
  private:
-  Result send_bytes(int fd, bool& progressed, uint64_t& sent_bytes);
+  Result send_bytes(int fd, uint64_t& budget, uint64_t& sent_bytes);
   Result send_slice(int fd, uint64_t& budget, uint64_t& sent_bytes);
   void skip_finished();
 

@@ -1,5 +1,6 @@
 #include "server/server.h"
 
+#include <malloc.h>
 #include <pthread.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -12,7 +13,10 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/latency_monitor.h"
 #include "base/log.h"
+#include "command/command_statistics.h"
+#include "command/slow_command.h"
 #include "keyspace/collection_limits.h"
 #include "keyspace/keyspace.h"
 #include "prompt/store.h"
@@ -22,6 +26,7 @@ namespace pion {
 namespace {
 
 constexpr unsigned kWorkerThreads = 4;     // slow work waits for disks as much as for cores
+constexpr unsigned kPatientThreads = 4;
 constexpr int64_t kDrainMs = 5000;         // a stop waits this long for replies that are owed
 constexpr int64_t kUpkeepMs = 100, kUpkeepBusyMs = 1, kUpkeepBudgetUs = 1000;
 constexpr uint64_t kOtherDescriptors = 512;  // files, listeners, descriptors passed to us
@@ -66,11 +71,16 @@ Server::Server(Options& options, Storage& storage) : options_(options), storage_
   shared_.services.server = this;
   shared_.services.pubsub = &pubsub_;
   shared_.services.monitors = &monitors_;
+  shared_.services.slow_log = &slow_log_;
   shared_.journal = &storage.journal();
   shared_.extents = &storage.extents();
   set_live(shared_.live, settings);
   workers_ = std::make_unique<WorkerPool>(kWorkerThreads);
   shared_.workers = workers_.get();
+  patient_ = std::make_unique<WorkerPool>(kPatientThreads);
+  shared_.patient = patient_.get();
+  journal_writer_ = std::make_unique<WorkerPool>(1);
+  shared_.journal_writer = journal_writer_.get();
   const auto count = static_cast<unsigned>(std::max<int64_t>(settings.workers, 1));
   for (unsigned i = 0; i < count; ++i) {
     threads_.push_back(std::make_unique<IoThread>(shared_, i));
@@ -78,14 +88,21 @@ Server::Server(Options& options, Storage& storage) : options_(options), storage_
   }
   balancer_ = std::make_unique<Balancer>(shared_.threads);
   hook_options();
+  set_observing(settings);
 }
 
-Server::~Server() { workers_.reset(); }
+Server::~Server() {
+  patient_.reset();  // its jobs may go on to a worker
+  workers_.reset();
+  journal_writer_.reset();
+}
 
 void Server::set_planes(Keyspace* keyspace, PromptStore* prompt) {
   shared_.services.keyspace = keyspace;
   shared_.services.prompt = prompt;
   set_memory_limits(options_.settings());
+  const struct mallinfo2 heap = mallinfo2();
+  startup_memory_bytes_ = heap.uordblks + heap.hblkhd;
 }
 
 void Server::hook_options() {
@@ -111,6 +128,11 @@ void Server::hook_options() {
     shared_.services.prompt->set_budget(settings.prompt_budget_bytes);
     return {};
   });
+  const auto observing = [this](const Settings& settings) -> Status { return set_observing(settings), Status{}; };
+  for (std::string_view name : {"slowlog-log-slower-than", "slowlog-max-len", "latency-monitor-threshold", "latency-tracking",
+                                "latency-tracking-info-percentiles"}) {
+    options_.on_change(name, observing);
+  }
   const auto memory = [this](const Settings& settings) -> Status { return set_memory_limits(settings), Status{}; };
   for (std::string_view name : {"maxmemory", "maxmemory-policy", "maxmemory-samples", "lfu-log-factor", "lfu-decay-time", "active-expire",
                                 "hash-max-listpack-entries", "hash-max-listpack-value", "list-max-listpack-size",
@@ -119,6 +141,14 @@ void Server::hook_options() {
                                 "stream-node-max-bytes", "stream-node-max-entries"}) {
     options_.on_change(name, memory);
   }
+}
+
+void Server::set_observing(const Settings& settings) {
+  slow_log_.set_max_entries(static_cast<uint64_t>(settings.slowlog_max_len));
+  slow_log_.set_threshold_us(settings.slowlog_slower_than_us);
+  latency_monitor().set_threshold_ms(settings.latency_monitor_threshold_ms);
+  command_statistics().set_tracking(settings.latency_tracking);
+  command_statistics().set_slow_ns(slow_ns_of(settings.slowlog_slower_than_us, settings.latency_monitor_threshold_ms));
 }
 
 void Server::set_memory_limits(const Settings& settings) {
@@ -142,6 +172,26 @@ void Server::set_memory_limits(const Settings& settings) {
   collection_limits().set_value_bytes = settings.set_max_listpack_value;
 }
 
+// What was done in the last second or so.
+void Server::measure_rates() {
+  const int64_t now_us = monotonic_us();
+  if (now_us - rates_.at_us < 1'000'000) return;
+  const uint64_t commands = command_statistics().calls_ever();
+  uint64_t input = 0, output = 0;
+  for (const auto& thread : threads_) {
+    input += thread->counters().net_input_bytes.load(std::memory_order_relaxed);
+    output += thread->counters().net_output_bytes.load(std::memory_order_relaxed);
+  }
+  std::lock_guard lock(rates_mutex_);
+  if (rates_.at_us > 0) {
+    const double seconds = static_cast<double>(now_us - rates_.at_us) / 1e6;
+    rates_.commands_per_s = static_cast<double>(commands - rates_.commands) / seconds;
+    rates_.input_kib_per_s = static_cast<double>(input - rates_.input) / 1024 / seconds;
+    rates_.output_kib_per_s = static_cast<double>(output - rates_.output) / 1024 / seconds;
+  }
+  rates_.at_us = now_us, rates_.commands = commands, rates_.input = input, rates_.output = output;
+}
+
 // Expiry, eviction and what FLUSH left to free: a thread of its own, so that no reactor waits for it.
 void Server::maintain() {
   pthread_setname_np(pthread_self(), "pion-upkeep");
@@ -150,6 +200,7 @@ void Server::maintain() {
     lock.unlock();
     const bool more = shared_.services.keyspace->maintain(kUpkeepBudgetUs);
     if (ready_keys != 0) shared_.services.keyspace->serve_waiters();
+    measure_rates();
     lock.lock();
     upkeep_wake_.wait_for(lock, std::chrono::milliseconds(more ? kUpkeepBusyMs : kUpkeepMs), [this] { return upkeep_stop_; });
   }
@@ -213,6 +264,7 @@ void Server::stop() {
   }
   upkeep_wake_.notify_all();
   if (upkeep_.joinable()) upkeep_.join();
+  patient_.reset();
   workers_.reset();  // a worker that still runs uses its connection: they go after it
   if (!unix_socket_.empty()) ::unlink(unix_socket_.c_str());
 }
@@ -243,7 +295,9 @@ ServerStats Server::stats() const {
   for (const auto& thread : threads_) {
     const ThreadCounters& counters = thread->counters();
     stats.connections_received += counters.connections_received.load(std::memory_order_relaxed);
-    stats.commands_processed += counters.commands_processed.load(std::memory_order_relaxed);
+    stats.ticks += thread->reactor().ticks();
+    stats.busy_us += thread->reactor().busy_ns() / 1000;
+    stats.longest_tick_us = std::max(stats.longest_tick_us, thread->reactor().longest_tick_ns() / 1000);
     stats.net_input_bytes += counters.net_input_bytes.load(std::memory_order_relaxed);
     stats.net_output_bytes += counters.net_output_bytes.load(std::memory_order_relaxed);
     stats.connected_clients += counters.connected.load(std::memory_order_relaxed);
@@ -251,11 +305,20 @@ ServerStats Server::stats() const {
     stats.output_limit_disconnections += counters.output_limit_disconnections.load(std::memory_order_relaxed);
   }
   stats.connections_received -= base_.received;
-  stats.commands_processed -= base_.commands;
+  stats.commands_processed = command_statistics().calls();
   stats.net_input_bytes -= base_.in;
   stats.net_output_bytes -= base_.out;
   stats.rejected_connections = rejected_.load(std::memory_order_relaxed) - base_.rejected;
+  stats.ticks -= base_.ticks;
+  stats.busy_us -= base_.busy_us;
+  {
+    std::lock_guard lock(rates_mutex_);
+    stats.commands_per_s = rates_.commands_per_s;
+    stats.input_kib_per_s = rates_.input_kib_per_s;
+    stats.output_kib_per_s = rates_.output_kib_per_s;
+  }
   stats.max_clients = shared_.live.max_clients;
+  stats.startup_memory_bytes = startup_memory_bytes_;
   stats.tcp_port = tcp_port_;
   stats.threads = static_cast<unsigned>(threads_.size());
   stats.unix_socket = unix_socket_;
@@ -269,7 +332,10 @@ ServerStats Server::stats() const {
 void Server::reset_stats() {
   const ServerStats now = stats();
   base_.received += now.connections_received;
-  base_.commands += now.commands_processed;
+  base_.ticks += now.ticks;
+  base_.busy_us += now.busy_us;
+  for (const auto& thread : threads_) thread->reactor().forget_longest_tick();
+  command_statistics().reset();
   base_.in += now.net_input_bytes;
   base_.out += now.net_output_bytes;
   base_.rejected += now.rejected_connections;

@@ -12,6 +12,7 @@
 
 #include "base/worker_pool.h"
 #include "command/pubsub.h"
+#include "command/slow_log.h"
 #include "command/server_control.h"
 #include "server/balancer.h"
 #include "server/io_thread.h"
@@ -56,19 +57,23 @@ class Server final : public ServerControl {
   void add_client(Accepted accepted, bool unix_socket);
   void hook_options();
   void set_memory_limits(const Settings& settings);
+  void set_observing(const Settings& settings);
   void maintain();
+  void measure_rates();
 
   Options& options_;
   Storage& storage_;
   PubSub pubsub_;
   MonitorFeed monitors_;
+  SlowLog slow_log_;
   ServerShared shared_;
-  std::unique_ptr<WorkerPool> workers_;
+  std::unique_ptr<WorkerPool> workers_, patient_, journal_writer_;
   std::vector<std::unique_ptr<IoThread>> threads_;
   std::vector<std::unique_ptr<Listener>> listeners_;
   std::unique_ptr<Balancer> balancer_;
   std::string unix_socket_;
   int tcp_port_ = 0;
+  uint64_t startup_memory_bytes_ = 0;
   const std::string run_id_;
   const int64_t start_wall_ms_;
   std::thread upkeep_;
@@ -77,8 +82,14 @@ class Server final : public ServerControl {
   bool upkeep_stop_ = false;
   std::atomic<bool> stopped_by_command_{false}, save_wanted_{false};
   std::atomic<uint64_t> rejected_{0};
+  struct Rates {
+    int64_t at_us = 0;  // measured last
+    uint64_t commands = 0, input = 0, output = 0;
+    double commands_per_s = 0, input_kib_per_s = 0, output_kib_per_s = 0;
+  } rates_;  // of the upkeep thread
+  mutable std::mutex rates_mutex_;  // for those who read it
   struct Base {  // what CONFIG RESETSTAT takes off
-    std::atomic<uint64_t> received{0}, commands{0}, in{0}, out{0}, rejected{0};
+    std::atomic<uint64_t> received{0}, ticks{0}, busy_us{0}, in{0}, out{0}, rejected{0};
   } base_;
 };
 

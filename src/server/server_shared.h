@@ -23,7 +23,7 @@ class Keyspace;
 // Counters of one thread: written by it, read by anyone.
 struct ThreadCounters {
   std::atomic<uint64_t> connections_received{0}, rejected_connections{0};
-  std::atomic<uint64_t> commands_processed{0}, net_input_bytes{0}, net_output_bytes{0};
+  std::atomic<uint64_t> net_input_bytes{0}, net_output_bytes{0};
   std::atomic<uint64_t> connected{0}, blocked{0}, output_limit_disconnections{0};
 
   // Only the owning thread adds, so no locked instruction is needed.
@@ -83,6 +83,9 @@ struct ServerShared {
   Journal* journal = nullptr;
   ExtentStore* extents = nullptr;
   WorkerPool* workers = nullptr;
+  WorkerPool* patient = nullptr;         // for what is short and may have to wait for a stripe held for long
+  WorkerPool* journal_writer = nullptr;  // one thread: what a reactor should not wait for
+  std::atomic<bool> journal_write_posted{false};
   LiveSettings live;
   ClientPause pause;
   ClientRegistry clients;

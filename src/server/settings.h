@@ -69,6 +69,13 @@ struct Settings {
   int64_t stream_node_max_entries = 100;
   uint64_t prompt_budget_bytes = 0;                 // 0: chosen at start from the disk
 
+  // Observing.
+  int64_t slowlog_slower_than_us = 10'000;          // below 0: nothing
+  int64_t slowlog_max_len = 128;
+  int64_t latency_monitor_threshold_ms = 0;         // 0: off
+  bool latency_tracking = true;
+  std::vector<double> latency_percentiles = {50, 99, 99.9};
+
   // Logging.
   std::string loglevel = "notice";
   std::string logfile;                              // empty: standard error

@@ -374,6 +374,38 @@ INSTANTIATE_TEST_SUITE_P(All, FailedCalls,
                                            std::tuple(FileCall::kSync, "payload", false), std::tuple(FileCall::kWrite, "journal", false)));
 
 // What the device refused and the kernel forgot is nowhere. Then no sync may succeed any more, whatever is asked.
+// A long record is a batch of its own, and there are batches before and behind it: none may be lost, and none overtake another.
+TEST_F(Fault, LongRecordsThatCouldNotBeWrittenAreMended) {
+  for (const uint64_t failing : {0u, 1u, 2u}) {
+    FaultyFileSystem disk(1);
+    Lsn promised = 0;
+    {
+      Life life(disk);
+      ASSERT_TRUE(life.set("first", "1"));
+      ASSERT_TRUE(life.journal().sync_up_to(1));
+      disk.fail(FileCall::kWrite, failing, EIO, 1, "journal");
+      EXPECT_TRUE(becomes_true([&] { return life.set("short", "before").has_value(); }));
+      EXPECT_TRUE(becomes_true([&] { return life.set("long", bytes_of_seed(1'200'000, failing)).has_value(); }));
+      EXPECT_TRUE(becomes_true([&] { return life.set("short", "between").has_value(); }));
+      EXPECT_TRUE(becomes_true([&] { return life.set("long2", bytes_of_seed(1'300'000, failing)).has_value(); }));
+      EXPECT_TRUE(becomes_true([&] { return life.set("short", "behind").has_value(); }));
+      EXPECT_TRUE(becomes_true([&] { return life.journal().write_pending().has_value() && life.set("after", "yes").has_value(); }));
+      promised = life.journal().appended_lsn();
+      EXPECT_TRUE(becomes_true([&] { return life.journal().sync_up_to(promised).has_value(); }));
+      EXPECT_FALSE(life.journal().long_write_ahead());
+      disk.crash_now();
+    }
+    disk.restart(CrashKind::kPowerLoss);
+    Life life(disk);
+    EXPECT_EQ(life.journal().appended_lsn(), promised);
+    EXPECT_EQ(life.storage->stats().journal_corrupt_records, 0u);
+    EXPECT_EQ(life.get("after"), "yes");
+    EXPECT_EQ(life.get("short"), "behind");
+    EXPECT_TRUE(life.get("long") == bytes_of_seed(1'200'000, failing));
+    EXPECT_TRUE(life.get("long2") == bytes_of_seed(1'300'000, failing));
+  }
+}
+
 TEST_F(Fault, PayloadThatIsNowhereNeverCountsAsSynced) {
   FaultyFileSystem disk(1);
   disk.drop_pages_of_failed_syncs(true);

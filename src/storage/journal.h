@@ -53,6 +53,9 @@ class Journal {
   // (on a new file after an I/O error); nothing that was not written counts as written.
   virtual Status write_pending() = 0;
 
+  // So much is pending, or being written by another thread, that a reactor should not write it or wait for it.
+  virtual bool long_write_ahead() const = 0;
+
   // Asks the sync thread to sync up to `lsn` now (it takes all that is written by then: one sync for all waiting).
   virtual void request_sync(Lsn lsn) = 0;
   // Called on the sync thread after each advance of synced_lsn, and when a pending write succeeded after a failure.

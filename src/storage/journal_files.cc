@@ -1,6 +1,7 @@
 // JournalLog's files: making them, starting, mending after a failure, and what is kept ready ahead of the writes.
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -70,7 +71,9 @@ void JournalLog::adopt_locked(std::shared_ptr<LogFile> file, std::deque<Batch> b
   unwritten_.clear();
   current_ = std::move(file);
   std::lock_guard lock(append_mutex_);
-  use_locked(current_->end + pending_.size() - used_.load(), 0);
+  uint64_t waiting = pending_.size();
+  for (const Batch& batch : sealed_) waiting += batch.bytes.size();
+  use_locked(current_->end + waiting - used_.load(), 0);
   room_.store(current_->room);
 }
 
@@ -128,12 +131,9 @@ Status JournalLog::mend_locked() {
   }
   {
     std::lock_guard append_lock(append_mutex_);
-    if (!pending_.empty()) {
-      Batch batch{.bytes = {}, .first = pending_first_, .last = appended_.load(), .file = nullptr, .offset = 0, .size = 0};
-      batch.bytes.swap(pending_);
-      fill_batch_header(batch.bytes, batch.first, synced_.load());
-      unwritten_.push_back(std::move(batch));
-    }
+    seal_pending_locked();
+    for (Batch& batch : std::exchange(sealed_, {})) put_aside_locked(std::move(batch));
+    long_pending_.store(false, std::memory_order_relaxed);
   }
   std::vector<Batch*> batches;
   uint64_t total = 0;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/latency_monitor.h"
 #include "base/log.h"
 #include "storage/journal_scan.h"
 
@@ -12,6 +13,7 @@ namespace {
 
 constexpr uint64_t kAdmitOverhead = sizeof(RecordHeader) + kRecordAlign + kBatchRecordBytes;
 constexpr size_t kScratchKeepBytes = 1 * kMiB;
+constexpr uint64_t kLongRecordBytes = 1 * kMiB;  // copying it takes a lock's holder too long
 constexpr uint64_t kReserveAheadBytes = 16 * kKiB;  // by each thread
 constexpr size_t kSpareBuffers = 4;
 
@@ -131,6 +133,7 @@ Lsn JournalLog::append_built(uint8_t type, std::string& record) {
     reservation.bytes -= reserved;
   }
 
+  if (size >= kLongRecordBytes) return append_long(header, key, body_hash, record, reserved);
   std::lock_guard lock(append_mutex_);
   if (pending_.empty()) begin_buffer_locked();
   header.lsn = appended_.load(std::memory_order_relaxed) + 1;
@@ -142,6 +145,37 @@ Lsn JournalLog::append_built(uint8_t type, std::string& record) {
   use_locked(size, reserved);
   appended_.store(header.lsn, std::memory_order_release);
   return header.lsn;
+}
+
+// A batch of its own, laid out before the lock is taken: others append meanwhile, and their buffer is not copied to make room.
+Lsn JournalLog::append_long(RecordHeader header, uint64_t key, uint64_t body_hash, std::string& record, uint64_t reserved) {
+  const uint64_t size = record.size();
+  Batch batch;
+  batch.bytes.reserve(kBatchRecordBytes + size);
+  batch.bytes.assign(kBatchRecordBytes, '\0');
+  batch.bytes.append(record);
+  std::lock_guard lock(append_mutex_);
+  seal_pending_locked();
+  header.lsn = appended_.load(std::memory_order_relaxed) + 1;
+  const uint64_t place = record_place(key, header.lsn);
+  header.header_check = record_header_check(place);
+  header.hash = record_hash(body_hash, place);
+  std::memcpy(batch.bytes.data() + kBatchRecordBytes, &header, sizeof header);
+  batch.first = batch.last = header.lsn;
+  sealed_.push_back(std::move(batch));
+  use_locked(kBatchRecordBytes + size, reserved);
+  long_pending_.store(true, std::memory_order_relaxed);
+  appended_.store(header.lsn, std::memory_order_release);
+  return header.lsn;
+}
+
+void JournalLog::seal_pending_locked() {
+  if (pending_.empty()) return;
+  Batch batch;
+  batch.bytes.swap(pending_);
+  batch.first = pending_first_;
+  batch.last = appended_.load(std::memory_order_relaxed);
+  sealed_.push_back(std::move(batch));
 }
 
 // ---- writing ------------------------------------------------------------------------------------------------------
@@ -160,17 +194,23 @@ Status JournalLog::write_pending() {
 
 Status JournalLog::write_locked(bool even_if_empty) {
   if (state_.load(std::memory_order_acquire) == State::kFailed) return refusal();
+  std::vector<Batch> sealed;
   std::string buffer;
-  Lsn first, last;
+  Lsn first = 0, last = 0;
   {
     std::lock_guard lock(append_mutex_);
-    if (pending_.empty()) {
+    if (pending_.empty() && sealed_.empty()) {
       if (!even_if_empty) return {};
       begin_buffer_locked();
     }
+    sealed.swap(sealed_);
     buffer.swap(pending_);
     first = pending_first_;
     last = appended_.load(std::memory_order_relaxed);
+    if (!sealed.empty()) {
+      long_writing_.store(true, std::memory_order_relaxed);
+      long_pending_.store(false, std::memory_order_relaxed);
+    }
     if (!spare_.empty()) {
       pending_.swap(spare_.back());
       pending_.clear();
@@ -179,7 +219,25 @@ Status JournalLog::write_locked(bool even_if_empty) {
   }
   const bool wanted = new_file_wanted_.load(std::memory_order_relaxed);
   if (prepared_ && (wanted || current_->end >= setup_.sizes.file_bytes)) switch_file_locked();
-  return put_batch_locked(std::move(buffer), first, last);
+  Status status;
+  const auto put = [&](std::string bytes, Lsn from, Lsn to) {
+    if (status) {
+      status = put_batch_locked(std::move(bytes), from, to);
+    } else {  // behind one that could not be written
+      put_aside_locked({.bytes = std::move(bytes), .first = from, .last = to, .file = nullptr, .offset = 0, .size = 0});
+    }
+  };
+  for (Batch& batch : sealed) put(std::move(batch.bytes), batch.first, batch.last);
+  if (!buffer.empty()) put(std::move(buffer), first, last);
+  if (!sealed.empty()) long_writing_.store(false, std::memory_order_relaxed);
+  return status;
+}
+
+// For mend() to write again.
+void JournalLog::put_aside_locked(Batch batch) {
+  fill_batch_header(batch.bytes, batch.first, synced_.load());
+  batch.size = batch.bytes.size();
+  unwritten_.push_back(std::move(batch));
 }
 
 void JournalLog::switch_file_locked() {
@@ -212,7 +270,11 @@ Status JournalLog::put_batch_locked(std::string buffer, Lsn first, Lsn last) {
   const Lsn synced = synced_.load(std::memory_order_acquire);
   fill_batch_header(buffer, first, synced);
   Batch batch{.bytes = std::move(buffer), .first = first, .last = last, .file = current_, .offset = file.end, .size = size};
-  if (Status status = file.file->pwrite(batch.bytes, file.end); !status) {
+  const auto write = [&] {
+    const LatencyProbe probe("aof-write");
+    return file.file->pwrite(batch.bytes, file.end);
+  };
+  if (Status status = write(); !status) {
     write_failures_.fetch_add(1, std::memory_order_relaxed);
     batch.file.reset();
     unwritten_.push_back(std::move(batch));
@@ -361,7 +423,10 @@ Status JournalLog::sync_once() {
   }
   Status status = setup_.sync_payload();
   for (const std::shared_ptr<LogFile>& file : files) {
-    if (status) status = file->file->sync_data();
+    if (status) {
+      const LatencyProbe probe("aof-fsync");
+      status = file->file->sync_data();
+    }
   }
   if (!status) {
     sync_failures_.fetch_add(1, std::memory_order_relaxed);

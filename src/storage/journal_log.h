@@ -60,6 +60,11 @@ class JournalLog final : public Journal {
   Lsn written_lsn() const override { return enabled() ? written_.load(std::memory_order_acquire) : appended_lsn(); }
   Lsn synced_lsn() const override { return enabled() ? synced_.load(std::memory_order_acquire) : appended_lsn(); }
   Status write_pending() override;
+  bool long_write_ahead() const override {
+    // Nobody writes after a failure: mending does.
+    return (long_pending_.load(std::memory_order_relaxed) || long_writing_.load(std::memory_order_relaxed)) &&
+           state_.load(std::memory_order_relaxed) != State::kFailed;
+  }
   void request_sync(Lsn lsn) override;
   void set_progress_listener(std::function<void()> listener) override;
   Status sync_up_to(Lsn lsn) override;
@@ -124,6 +129,9 @@ class JournalLog final : public Journal {
   enum class State : uint8_t { kOk, kFull, kFailed };
 
   void begin_buffer_locked();
+  Lsn append_long(RecordHeader header, uint64_t key, uint64_t body_hash, std::string& record, uint64_t reserved);
+  void seal_pending_locked();
+  void put_aside_locked(Batch batch);
   void use_locked(uint64_t bytes, uint64_t reserved);
   void fill_batch_header(std::string& buffer, Lsn first, Lsn synced);
   Status write_locked(bool even_if_empty);
@@ -160,6 +168,8 @@ class JournalLog final : public Journal {
   std::mutex append_mutex_;
   std::string pending_;        // begins with the place of a batch record
   Lsn pending_first_ = 0;
+  std::vector<Batch> sealed_;  // before it: nothing is added to them, since a long record is among them
+  std::atomic<bool> long_pending_{false}, long_writing_{false};
   std::atomic<Lsn> appended_{0};
 
   // Room: bytes of the file in use that are written or pending (changed under append_mutex_), these and what admit() reserved,

@@ -4,7 +4,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
+#include <map>
 #include <random>
 #include <thread>
 
@@ -81,6 +83,40 @@ TEST(Storage, FindsEverythingAgain) {
       ASSERT_TRUE(opened.storage->checkpoint());
     }
   }
+}
+
+// Long records are batches of their own; what is appended before and behind them keeps its place.
+TEST(Storage, LongRecordsKeepTheirPlaceAmongOthers) {
+  TemporaryDirectory dir;
+  std::map<std::string, std::string> expected;
+  {
+    Opened opened = start({.dir = dir.path("data")});
+    Journal& journal = opened.storage->journal();
+    std::atomic<bool> done{false};
+    std::thread writer([&] {
+      while (!done) EXPECT_TRUE(journal.write_pending());
+    });
+    std::mt19937_64 random(7);
+    for (int i = 0; i < 60; i++) {
+      const std::string key = "key" + std::to_string(random() % 20);
+      const std::string value = value_of(i % 10 == 3 ? 1'500'000 : i % 10 == 4 ? kMiB : 100, static_cast<uint64_t>(i));
+      ASSERT_TRUE(opened.plane->change({{.key = key, .value = value}}));
+      expected[key] = value;
+    }
+    done = true;
+    writer.join();
+    ASSERT_TRUE(opened.plane->change({{.key = "long", .value = value_of(3'000'000, 1)}}));
+    ASSERT_TRUE(opened.plane->change({{.key = "short", .value = "x"}}));
+    ASSERT_TRUE(journal.write_pending());
+    EXPECT_FALSE(journal.long_write_ahead());
+    EXPECT_EQ(journal.written_lsn(), journal.appended_lsn());
+  }
+  Opened opened = start({.dir = dir.path("data")});
+  for (const auto& [key, value] : expected) EXPECT_EQ(must_get(*opened.plane, key), value);
+  EXPECT_EQ(must_get(*opened.plane, "long"), value_of(3'000'000, 1));
+  EXPECT_EQ(must_get(*opened.plane, "short"), "x");
+  EXPECT_EQ(opened.storage->stats().journal_corrupt_records, 0u);
+  EXPECT_EQ(opened.storage->stats().journal_torn_bytes, 0u);
 }
 
 TEST(Storage, FilesAndDirectoriesArePrivate) {

@@ -127,7 +127,7 @@ def test_info_has_what_clients_read(pion_factory: Callable[..., PionServer]) -> 
         assert len(told["run_id"]) == 40 and int(told["used_memory"]) > 0 and int(told["journal_written_lsn"]) >= 2
         assert set(info(c, "server")) < set(told) and "used_memory" not in info(c, "server")
         assert set(info(c, "Memory", "CLIENTS")) == set(info(c, "memory")) | set(info(c, "clients"))
-        assert set(info(c, "all")) == set(info(c, "everything")) == set(told)
+        assert set(info(c, "all")) == set(info(c, "everything")) > set(told)
         assert c.call("CONFIG", "RESETSTAT") == "OK"
         assert info(c, "stats")["keyspace_hits"] == "0"
     with Connection(server.port, protocol=3) as c:
