@@ -35,6 +35,14 @@ POOL = Pool("attn", layers=30, sides=("k", "v"), row_bytes=384, dtype="f16")
 MODEL = "bench"
 
 
+def touched(size: int) -> np.ndarray:
+    """Memory on a page's border, all of it written once. Both sides of every pair copy between such buffers."""
+    room = np.empty(size + 4096, dtype=np.uint8)
+    buffer = room[-room.ctypes.data % 4096 :][:size]
+    buffer[:] = 1
+    return buffer
+
+
 def wants(buffer: np.ndarray, tokens: int) -> list[Want]:
     """Targets that tile `buffer` in the order [layer][side]."""
     view, size = memoryview(buffer), tokens * 384
@@ -43,7 +51,7 @@ def wants(buffer: np.ndarray, tokens: int) -> list[Want]:
 
 
 def serve_bytes(listener: socket.socket, size: int) -> None:
-    data = np.ones(size, dtype=np.uint8)
+    data = touched(size)
     peer, _ = listener.accept()
     while peer.recv(1):
         peer.sendall(data)
@@ -51,7 +59,7 @@ def serve_bytes(listener: socket.socket, size: int) -> None:
 
 def take_and_write(listener: socket.socket, size: int, path: str) -> None:
     """Receives `size` bytes into a 256 KiB buffer, writes each piece, answers; for ever."""
-    buffer = memoryview(bytearray(256 * 1024))
+    buffer = memoryview(touched(256 * 1024))
     peer, _ = listener.accept()
     while True:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -86,15 +94,17 @@ def receive(peer: socket.socket, view: memoryview) -> None:
 
 def bench_fetch(server: PionServer, tokens: int, rounds: int) -> bool:
     size = tokens * POOL.token_bytes()
-    source = np.random.default_rng(1).integers(0, 256, size, dtype=np.uint8)
-    buffer, other = np.ones(size, dtype=np.uint8), np.ones(size, dtype=np.uint8)
+    source, buffer, other = touched(size), touched(size), touched(size)
+    source[:] = np.random.default_rng(1).integers(0, 256, size, dtype=np.uint8)
     ids = np.arange(tokens, dtype=np.uint32)
     with Client(port=server.port, lane="unix") as client:
         client.model_set(MODEL, {"weights": "bench", "pools": [POOL.to_json()]})
         client.put(MODEL, ids, 0, {"attn": source})
 
     def fetcher(lane: str):
-        client = Client(port=server.port, unix_socket=str(server.socket), lane=lane)
+        client = Client(port=server.port, lane=lane)
+        client.warm()
+        assert client.lane == lane, f"asked for lane {lane}, got {client.lane}"
         target = wants(buffer, tokens)
 
         def fetch() -> None:
@@ -125,7 +135,8 @@ def bench_fetch(server: PionServer, tokens: int, rounds: int) -> bool:
 
 def bench_put(server: PionServer, tokens: int, rounds: int, scratch: Path) -> bool:
     size = tokens * POOL.token_bytes()
-    source = np.random.default_rng(2).integers(0, 256, size, dtype=np.uint8)
+    source = touched(size)
+    source[:] = np.random.default_rng(2).integers(0, 256, size, dtype=np.uint8)
     counter = iter(range(1, 1 << 30))
     files = iter(range(1 << 30))
 

@@ -35,25 +35,6 @@ _LOWEST_RATE = 50e6  # bytes per second a peer must reach at least; beyond that 
 _SHM_PUT_BYTES = 256 * 1024  # below, passing a descriptor costs more than sending the bytes
 
 
-class _Sink:
-    """Hands out the targets of one READ, one bulk after the other, and counts that all were filled."""
-
-    def __init__(self, targets: list[memoryview]) -> None:
-        self.nbytes = sum(target.nbytes for target in targets)
-        self._targets = targets
-        self._next = 0
-
-    def take(self, size: int) -> memoryview:
-        if self._next == len(self._targets) or self._targets[self._next].nbytes != size:
-            raise ProtocolError(f"READ: a run of {size} bytes where another was agreed")
-        self._next += 1
-        return self._targets[self._next - 1]
-
-    def check_full(self) -> None:
-        if self._next != len(self._targets):
-            raise ProtocolError(f"READ: {self._next} runs, {len(self._targets)} layers and sides")
-
-
 class Client:
     """Connection to one server, made when first needed.
 
@@ -222,11 +203,13 @@ class Client:
         timeout_s: float | None = None,
         payload_bytes: int = 0,
         bulks: Sequence[Bulk] = (),
+        into: Sequence[Sequence[memoryview]] = (),
         fds: Sequence[int] = (),
         take_fds: bool = False,
         retry: bool = True,
     ) -> list[Any]:
-        """Send commands, receive one reply each (errors as objects). ``bulks``: one per command, or none.
+        """Send commands, receive one reply each (errors as objects). ``bulks``: one per command, or none. ``into``: the
+        bulks of each command's reply, of agreed lengths; its result is None.
 
         A connection that turns out to be stale is replaced once, unless ``retry`` is False (what
         hangs on the connection, such as a lease, is gone with it).
@@ -245,6 +228,8 @@ class Client:
                     conn.send(commands, deadline, fds)
                     if take_fds:
                         conn.expect_fds(deadline)
+                    if into:
+                        return [conn.reply_into(deadline, targets) for targets in into]
                     return [conn.reply(deadline, bulk) for bulk in (list(bulks) or [None] * len(commands))]
                 except ReplyError:  # the greeting was refused (a password): not an outage
                     self._drop()
@@ -377,13 +362,11 @@ class Client:
         return fetch
 
     def _fetch_socket(self, lease: int, wants: Sequence[Want]) -> Fetch:
-        sinks = [_Sink([target for layer in want.targets for target in layer]) for want in wants]
-        nbytes = sum(sink.nbytes for sink in sinks)
+        into = [[target for layer in want.targets for target in layer] for want in wants]
+        nbytes = sum(target.nbytes for targets in into for target in targets)
         commands = [_range_command([b"PROMPT.READ", lease], want) for want in wants]
-        replies = self._call(commands, payload_bytes=nbytes, bulks=[sink.take for sink in sinks], retry=False)
-        for reply, sink in zip(replies, sinks):
+        for reply in self._call(commands, payload_bytes=nbytes, into=into, retry=False):
             raise_error(reply)
-            sink.check_full()
         return Fetch(self.lane if self.lane != "shm" else "unix", nbytes)
 
     def _fetch_shared(self, lease: int, wants: Sequence[Want]) -> Fetch:

@@ -2,15 +2,17 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 
 #include "base/log.h"
+#include "base/page_buffer.h"
 #include "storage/extent.h"
 
 namespace pion {
 namespace {
 
 constexpr size_t kMaxOpenReaders = 256;         // descriptors kept for reading; extents in use keep their own beyond that
-constexpr uint64_t kGroupBytes = 4 * kChunkBytes;  // hashed, then written together while the cache has them
+constexpr uint64_t kGroupBytes = 16 * kChunkBytes;  // hashed, then written together: smaller writes make smaller folios, for readers too
 constexpr size_t kGiveBackAtOnce = 4096;        // extents given back in one go of the housekeeping
 constexpr int64_t kAskAgainMs = 20;             // while somebody waits for what was freed
 
@@ -86,14 +88,14 @@ class StreamWriter final : public ExtentWriter {
   }
 
   Status fill_partial(std::string_view& payload) {
-    if (!buffer_) buffer_ = std::make_unique_for_overwrite<char[]>(kChunkBytes);
+    if (!buffer_) buffer_.emplace(kChunkBytes);
     const uint64_t size = std::min<uint64_t>(payload.size(), kChunkBytes - partial_);
-    std::memcpy(buffer_.get() + partial_, payload.data(), size);
+    std::memcpy(buffer_->get() + partial_, payload.data(), size);
     payload.remove_prefix(size);
     partial_ += size;
     taken_ += size;
     if (partial_ < kChunkBytes && remaining() > 0) return {};
-    const std::string_view chunk(buffer_.get(), partial_);
+    const std::string_view chunk(buffer_->get(), partial_);
     checksums_.push_back(xxh3(chunk));
     taken_ -= partial_;
     partial_ = 0;
@@ -115,7 +117,7 @@ class StreamWriter final : public ExtentWriter {
   uint64_t payload_offset_ = 0;
   uint64_t taken_ = 0;  // in the file, or in buffer_
   uint64_t partial_ = 0;
-  std::unique_ptr<char[]> buffer_;
+  std::optional<PageBuffer> buffer_;
   std::vector<uint64_t> checksums_;
   std::string aux_;
   Status status_;
