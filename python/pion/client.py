@@ -60,7 +60,7 @@ class Client:
         if lane not in ("auto", "tcp", "unix", "shm"):
             raise ValueError(f"lane {lane!r} is none of auto, tcp, unix, shm")
         self.host, self.port = host, port
-        self.unix_socket = unix_socket
+        self.unix_socket = None if lane == "tcp" else unix_socket
         self.connect_timeout_s, self.timeout_s = connect_timeout_s, timeout_s
         self.breaker = breaker if breaker is not None else Breaker()
         self._wanted_lane = lane

@@ -21,6 +21,7 @@ _BUFFER_BYTES = 64 * 1024
 _INLINE_BYTES = 4 * 1024  # arguments up to here are joined into one buffer before sending
 _IOV_MAX = 512
 _GROUP_BYTES = 8 << 20  # bulks of agreed lengths are received in calls of about this size
+_LOW_WATER_BYTES = 256 << 10
 _MAX_FDS = 64
 _UNIX_SEND_BYTES = 4 << 20  # less where net.core.wmem_max is less
 _MAX_DEPTH = 32
@@ -181,7 +182,7 @@ class Connection:
             if at == len(targets):
                 between.append((bytearray(len(end)), end))
                 views.append(memoryview(between[-1][0]))
-            self._receive(views, deadline)
+            self._receive_many(views, size, deadline)
             for got, expected in between:
                 self._expect(got, expected)
         return None
@@ -222,6 +223,26 @@ class Connection:
         self._receive([target, memoryview(tail)], deadline)
         if tail != b"\r\n":
             raise ProtocolError("a bulk does not end with CRLF")
+
+    def _receive_many(self, views: list[memoryview], size: int, deadline: Deadline) -> None:
+        """As ``_receive``, of ``size`` bytes at least. A TCP socket wakes its reader for every segment, and on one host the sender pays
+        for that; it is told to wait for more while more than that is still to come."""
+        if self.is_unix or size < 2 * _LOW_WATER_BYTES:
+            return self._receive(views, deadline)
+        last = list(views)
+        first: list[memoryview] = []
+        count = size - _LOW_WATER_BYTES
+        for view in views:
+            first.append(view[:count])
+            count -= first[-1].nbytes
+            if count == 0:
+                break
+        _advance(last, size - _LOW_WATER_BYTES)
+        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, _LOW_WATER_BYTES)
+        self._receive(first, deadline)
+        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
+        self._receive(last, deadline)
+        return None
 
     def _receive(self, views: list[memoryview], deadline: Deadline) -> None:
         """Fill all of ``views`` with the next bytes of the stream."""
