@@ -14,6 +14,7 @@ namespace {
 constexpr size_t kMaxOpenReaders = 256;         // descriptors kept for reading; extents in use keep their own beyond that
 constexpr uint64_t kGroupBytes = 16 * kChunkBytes;  // hashed, then written together: smaller writes make smaller folios, for readers too
 constexpr size_t kGiveBackAtOnce = 4096;        // extents given back in one go of the housekeeping
+constexpr uint64_t kMaxAheadSteps = 4;          // of allocation, behind the tail
 constexpr int64_t kAskAgainMs = 20;             // while somebody waits for what was freed
 
 uint64_t page_bytes(uint64_t pages) { return pages * kPageBytes; }
@@ -143,6 +144,7 @@ Result<std::unique_ptr<ExtentWriter>> PayloadStore::create(Space space, uint64_t
   const uint32_t pages = pages_for(payload_bytes, aux_bytes);
   std::shared_ptr<File> writer;
   ExtentRef ref;
+  bool wants_room = false;
   {
     std::lock_guard lock(mutex_);
     Result<PayloadFile*> found = active_file_locked(space, pages);
@@ -153,12 +155,15 @@ Result<std::unique_ptr<ExtentWriter>> PayloadStore::create(Space space, uint64_t
     PayloadFile& file = **found;
     ref = {.file = file.id, .page = static_cast<uint32_t>(file.tail_page), .pages = pages};
     file.tail_page += pages;
+    if (pages > file.ahead_bytes / kPageBytes) file.ahead_bytes = std::min(page_bytes(pages), kMaxAheadSteps * setup_.sizes.step_bytes);
+    wants_room = file.wants_room();
     set_pages(file.used, ref.page, pages);
     file.live_pages += pages;
     file.writers++;
     live_pages_[static_cast<size_t>(space)] += pages;
     writer = file.writer;
   }
+  if (wants_room) setup_.wake_housekeeping();
   return std::make_unique<StreamWriter>(*this, std::move(writer), space, ref, payload_bytes, aux_bytes);
 }
 
@@ -208,6 +213,37 @@ Status PayloadStore::reserve_locked(PayloadFile& file, uint64_t pages) {
     if (target == need) return status;
   }
   return {};
+}
+
+// Room for one more extent like the largest of the file, so that its writer need not wait for the file system: while a sync
+// commits its journal, an allocation takes as long as writing 20 MiB.
+void PayloadStore::reserve_ahead() {
+  struct Work {
+    uint32_t id;
+    std::shared_ptr<File> writer;
+    uint64_t from, to;
+  };
+  std::vector<Work> work;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [space, file] : active_) {
+      if (!file || !file->wants_room()) continue;
+      const uint64_t wanted = page_bytes(file->tail_page) + file->ahead_bytes;
+      const uint64_t to = (wanted + setup_.sizes.step_bytes - 1) / setup_.sizes.step_bytes * setup_.sizes.step_bytes;
+      work.push_back({file->id, file->writer, file->allocated_end, to});
+    }
+  }
+  for (const Work& one : work) {
+    const Status allocated = one.writer->allocate(one.from, one.to - one.from);
+    std::lock_guard lock(mutex_);
+    PayloadFile* file = find_locked(one.id);
+    if (!file) continue;
+    if (allocated) {
+      file->allocated_end = std::max(file->allocated_end, one.to);
+    } else {
+      file->ahead_bytes = 0;  // who needs it asks for it, and hears why not
+    }
+  }
 }
 
 Status PayloadStore::finish_writer(ExtentRef ref, const std::shared_ptr<File>& written_to) {
@@ -350,6 +386,7 @@ bool PayloadStore::housekeep(Lsn stated) {
   const bool more = ready.size() == kGiveBackAtOnce;
   if (!ready.empty()) give_back(std::move(ready));
   trim_sealed();
+  reserve_ahead();
   {
     std::lock_guard lock(mutex_);
     if (garbage_waits_ && stated < garbage_until_) return more;
