@@ -301,8 +301,9 @@ class MlxSession(Session):
 
     def put_state(self, held: Any, prefix: Ids) -> None:
         for layer, sides in zip(self.state, held):
-            layer.state = tuple(self.mx.array(side) for side in sides)
-        self.mx.eval([layer.state for layer in self.state])
+            layer.keys, layer.values = (self.mx.array(side) for side in sides)
+            layer.offset = len(prefix)
+        self.mx.eval([side for layer in self.state for side in (layer.keys, layer.values)])
 
     def make_adapter(self, host: str, port: int) -> Any:
         from pion.mlx import PionPromptCache

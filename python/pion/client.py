@@ -5,7 +5,7 @@ Lanes, chosen by the client itself:
 * ``tcp``   any host;
 * ``unix``  the server is on this host and its socket (named in ``INFO server``) is ours to open;
 * ``shm``   the same socket; rows are read from the server's own files through passed descriptors
-  and written through a memory file.
+  (and written through the socket: the server stores while it receives).
 
 Every call has a deadline. After a failure a circuit breaker answers for the server, so that nobody
 waits; one probe at a time finds out when it is back. A client is thread safe (one call at a time)
@@ -28,11 +28,11 @@ from .errors import DataError, PionError, ProtocolError, ReplyError, Unavailable
 from .pools import Want, as_tokens
 from .resp import Argument, Bulk, Connection, Deadline, as_map, raise_error, text
 from .replies import Fetch, Match, Media, Put
-from .shared import PayloadFiles, Run, Staging, is_own_socket
+from .shared import PayloadFiles, Run, is_own_socket
 
 DEFAULT_PORT = 1974
+LARGEST_BULK = 512 << 20  # proto-max-bulk-len
 _LOWEST_RATE = 50e6  # bytes per second a peer must reach at least; beyond that a call is late
-_SHM_PUT_BYTES = 256 * 1024  # below, passing a descriptor costs more than sending the bytes
 
 
 class Client:
@@ -69,7 +69,6 @@ class Client:
         self._lock = threading.RLock()
         self._conn: Connection | None = None
         self._files: PayloadFiles | None = None
-        self._staging = Staging()
         self._pid = os.getpid()
         self.lane = ""
 
@@ -103,7 +102,6 @@ class Client:
         )
 
     def _drop(self) -> None:
-        self._staging.close()  # the server may still be reading it
         if self._files is not None:
             self._files.close()
             self._files = None
@@ -450,38 +448,34 @@ class Client:
             tail += [b"MANIFEST", manifest_hash]
         if durable:
             tail += [b"DURABLE"]
-        with self._lock:
-            try:
-                reply = self._put_once(head, blobs, tail, nbytes)
-            except Unavailable:
-                if self.breaker.reason is not None:
-                    raise
-                # The connection was stale. The next one may be of another lane, so the bytes are laid out anew.
-                reply = self._put_once(head, blobs, tail, nbytes)
+        if max((blob.nbytes for blob in blobs.values()), default=0) > LARGEST_BULK:
+            reply = self._put_file(head, blobs, tail, nbytes)
+        else:
+            middle = [word for name, blob in blobs.items() for word in (b"POOL", name, blob)]
+            reply = self._call([[*head, *middle, *tail]], payload_bytes=nbytes)[0]
         answer = as_map(raise_error(reply))
         segment = answer.get("segment")
         return Put(int(answer["from"]), int(answer["to"]), None if segment is None else int(segment))
 
-    def _put_once(
-        self, head: list[Argument], blobs: Mapping[str, memoryview], tail: list[Argument], nbytes: int
-    ) -> Any:
-        """One try of a PUT: through a memory file that holds all pools one after the other, or inline."""
-        if self._conn is None or self._pid != os.getpid():
-            self._call([[b"PING"]])  # the lane is known only when connected
-        fds: list[int] = []
-        if self.lane == "shm" and nbytes >= _SHM_PUT_BYTES:
-            try:
-                fds = [self._staging.fill(list(blobs.values()))]
-            except OSError:  # no descriptor or no memory left for it: the socket takes the bytes too
-                self._staging.close()
-        middle: list[Argument] = []
-        offset = 0
-        for name, blob in blobs.items():
-            middle += [b"POOL", name, b"FD", 0, offset, blob.nbytes] if fds else [b"POOL", name, blob]
-            offset += blob.nbytes
-        reply = self._call([[*head, *middle, *tail]], payload_bytes=nbytes, fds=fds, retry=False)[0]
-        self._staging.trim()
-        return reply
+    def _put_file(self, head: list[Argument], blobs: Mapping[str, memoryview], tail: list[Argument], nbytes: int) -> Any:
+        """A PUT whose rows no bulk may hold: through a memory file, all pools one after the other. Only over a Unix socket."""
+        if self._conn is None:
+            self.ping()
+        if self._conn is not None and not self._conn.is_unix:
+            raise DataError(f"rows of more than {LARGEST_BULK} bytes in one pool are taken over a Unix socket only")
+        fd = os.memfd_create("pion-put", os.MFD_CLOEXEC)
+        try:
+            middle: list[Argument] = []
+            done = 0
+            for name, blob in blobs.items():
+                middle += [b"POOL", name, b"FD", 0, done, blob.nbytes]
+                at = 0
+                while at < blob.nbytes:
+                    at += os.pwrite(fd, blob[at:], done + at)
+                done += blob.nbytes
+            return self._call([[*head, *middle, *tail]], payload_bytes=nbytes, fds=[fd])[0]
+        finally:
+            os.close(fd)
 
     def forget(self, model: str, tokens: Sequence[int] | np.ndarray, *, salt: str = "") -> int:
         """Forget everything that begins with ``tokens``; number of tokens forgotten."""

@@ -144,7 +144,6 @@ Result<std::unique_ptr<ExtentWriter>> PayloadStore::create(Space space, uint64_t
   const uint32_t pages = pages_for(payload_bytes, aux_bytes);
   std::shared_ptr<File> writer;
   ExtentRef ref;
-  bool wants_room = false;
   {
     std::lock_guard lock(mutex_);
     Result<PayloadFile*> found = active_file_locked(space, pages);
@@ -155,15 +154,12 @@ Result<std::unique_ptr<ExtentWriter>> PayloadStore::create(Space space, uint64_t
     PayloadFile& file = **found;
     ref = {.file = file.id, .page = static_cast<uint32_t>(file.tail_page), .pages = pages};
     file.tail_page += pages;
-    if (pages > file.ahead_bytes / kPageBytes) file.ahead_bytes = std::min(page_bytes(pages), kMaxAheadSteps * setup_.sizes.step_bytes);
-    wants_room = file.wants_room();
     set_pages(file.used, ref.page, pages);
     file.live_pages += pages;
     file.writers++;
     live_pages_[static_cast<size_t>(space)] += pages;
     writer = file.writer;
   }
-  if (wants_room) setup_.wake_housekeeping();
   return std::make_unique<StreamWriter>(*this, std::move(writer), space, ref, payload_bytes, aux_bytes);
 }
 
@@ -247,12 +243,18 @@ void PayloadStore::reserve_ahead() {
 }
 
 Status PayloadStore::finish_writer(ExtentRef ref, const std::shared_ptr<File>& written_to) {
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   PayloadFile* file = find_locked(ref.file);
   if (!file || file->failed || file->writer != written_to) return fail(ErrorCode::kIo, "the payload file failed while it was written");
   file->writers--;
   file->unsynced.push_back(ref);
   file->dirty.store(true, std::memory_order_release);
+  if (file->space == Space::kPrompt) {  // the next rows of a prompt are as many as these
+    file->ahead_bytes = std::max(file->ahead_bytes, std::min(page_bytes(ref.pages), kMaxAheadSteps * setup_.sizes.step_bytes));
+  }
+  const bool wants_room = file->wants_room();
+  lock.unlock();
+  if (wants_room) setup_.wake_housekeeping();
   return {};
 }
 
