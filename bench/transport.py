@@ -18,6 +18,7 @@ import ctypes
 import multiprocessing
 import os
 import socket
+import statistics
 import sys
 import tempfile
 import time
@@ -28,7 +29,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests"), str(ROOT / "bench")]
 
-from measure import paired, verdict, where  # noqa: E402
+from measure import paired, spread, verdict, where  # noqa: E402
 from pion.client import Client  # noqa: E402
 from pion.pools import Pool, Want  # noqa: E402
 from support.servers import PionServer  # noqa: E402
@@ -99,6 +100,18 @@ def receive(peer: socket.socket, view: memoryview) -> None:
         at += peer.recv_into(view[at:])
 
 
+def round_trips(server: PionServer, ids: np.ndarray, want: Want):
+    """A fetch's three calls; nothing is read."""
+    client = Client(port=server.port, lane="shm")
+
+    def call() -> None:
+        lease = client.match(MODEL, ids).lease
+        client.command(b"PROMPT.LOCATE", lease, b"POOL", want.pool.name, b"FROM", want.start, b"TO", want.stop, b"UNVERIFIED")
+        assert lease is not None and client.release(lease)
+
+    return call
+
+
 def bench_fetch(server: PionServer, tokens: int, rounds: int) -> bool:
     size = tokens * POOL.token_bytes()
     source, buffer, other = touched(size), touched(size), touched(size)
@@ -135,7 +148,12 @@ def bench_fetch(server: PionServer, tokens: int, rounds: int) -> bool:
         buffer[:] = 0
         fetch = fetcher(lane)
         name = "fetch, shared memory, against memcpy" if lane == "shm" else f"fetch, {lane}, against a bare socket loop"
-        good &= verdict(name, *paired(fetch, limit, rounds), target)
+        ours_s, limit_s = paired(fetch, limit, rounds)
+        good &= verdict(name, ours_s, limit_s, target)
+        if lane == "shm":
+            calls_s, _ = paired(round_trips(server, ids, wants(buffer, tokens)[0]), limit, rounds)
+            rest = statistics.median(limit_s) / (statistics.median(ours_s) - statistics.median(calls_s))
+            print(f"    of that MATCH, LOCATE and RELEASE, without reading: {spread(calls_s, 1e3)} ms; reading and checking alone: ratio {rest:.2f}")
         assert np.array_equal(buffer, source), f"lane {lane} brought other bytes"
     return good
 
