@@ -25,6 +25,7 @@ class Session(ABC):
     """One model in one process. Not thread safe."""
 
     adapter: Any = None
+    held: Any = None
     step: int = 512
     """Tokens per prefill step: the engine's own block, and the adapter's, so that both round alike."""
 
@@ -63,6 +64,15 @@ class Session(ABC):
         out = self._ask(question, start)
         out["bytes"] = Path(path).stat().st_size
         return out
+
+    def from_memory(self, prefix: Ids, question: Ids) -> dict[str, Any]:
+        """The state put into an empty context from touched memory of this process, then the question: what no cache can undercut."""
+        if self.held is None:
+            self.held = self.hold_state(len(prefix))
+        self.clear()
+        start = time.perf_counter()
+        self.put_state(self.held, prefix)
+        return self._ask(question, start)
 
     def from_pion(self, prefix: Ids, question: Ids, namespace: str = "") -> dict[str, Any]:
         """Whatever Pion has of the prefix, the rest prefilled and stored, then the question."""
@@ -134,6 +144,14 @@ class Session(ABC):
         """Reads it into an empty context."""
 
     @abstractmethod
+    def hold_state(self, tokens: int) -> Any:
+        """A copy of the state of the context's first `tokens`, in memory of ours."""
+
+    @abstractmethod
+    def put_state(self, held: Any, prefix: Ids) -> None:
+        """Puts it into an empty context."""
+
+    @abstractmethod
     def make_adapter(self, host: str, port: int) -> Any:
         """The PionPromptCache of this engine."""
 
@@ -199,6 +217,17 @@ class LlamaSession(Session):
         assert count.value == tokens
         self.llm.n_tokens = tokens
 
+    def hold_state(self, tokens: int) -> Any:
+        self.keep(tokens)
+        size = self.lib.llama_state_seq_get_size(self.llm.ctx, 0)
+        blob = (ctypes.c_uint8 * size)()
+        assert self.lib.llama_state_seq_get_data(self.llm.ctx, blob, size, 0) == size
+        return blob
+
+    def put_state(self, held: Any, prefix: Ids) -> None:
+        assert self.lib.llama_state_seq_set_data(self.llm.ctx, held, len(held), 0) == len(held)
+        self.llm.n_tokens = len(prefix)
+
     def make_adapter(self, host: str, port: int) -> Any:
         from pion.llama import PionPromptCache
 
@@ -263,6 +292,18 @@ class MlxSession(Session):
 
     def load_file(self, path: str, tokens: int) -> None:
         self.state = self.caches.load_prompt_cache(path)
+
+    def hold_state(self, tokens: int) -> Any:
+        import numpy as np
+
+        self.keep(tokens)
+        return [[np.array(side[..., :tokens, :]) for side in (layer.keys, layer.values)] for layer in self.state]
+
+    def put_state(self, held: Any, prefix: Ids) -> None:
+        for layer, sides in zip(self.state, held):
+            layer.keys, layer.values = (self.mx.array(side) for side in sides)
+            layer.offset = len(prefix)
+        self.mx.eval([side for layer in self.state for side in (layer.keys, layer.values)])
 
     def make_adapter(self, host: str, port: int) -> Any:
         from pion.mlx import PionPromptCache

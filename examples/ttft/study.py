@@ -6,7 +6,8 @@ The order of work for one prefix length:
 3.  Fresh engine processes read the cache file; others ask Pion; others ask Pion after the server was killed with
     SIGKILL and started again. Each is loaded and warmed up before its clock starts. Its first request is kept apart
     from its later ones: a first request also pays for what a process does once (mapping the server's files).
-    The question on the resident prefix is measured again in each of them, so that both see the same minutes.
+    The question on the resident prefix is measured again in each of them, so that both see the same minutes, and so is the
+    state put back from the process's own memory: the engine's part of any cache.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from .worker import Worker
 COLD = "cold: prefill, no cache"
 STORING = "cold, Pion asked and stores"
 RESIDENT = "resident prefix (the limit)"
+MEMORY = "state set from memory (the bound)"
 FILE = "engine's plain cache file, other process"
 SAME = "Pion, same process"
 OTHER = "Pion, another process"
@@ -100,7 +102,7 @@ class Study:
             self.setup.say("SIGKILL to the server, start it again")
             self.server.restart()
             self._other_processes(KILLED, "from_pion", {})
-        order = [COLD, STORING, RESIDENT, FILE, SAME, OTHER, KILLED]
+        order = [COLD, STORING, RESIDENT, MEMORY, FILE, SAME, OTHER, KILLED]
         return {name: self.rows[name] for name in order if name in self.rows}
 
     def _first_process(self, path: str) -> None:
@@ -130,6 +132,8 @@ class Study:
                 for _ in range(self.setup.later_requests):
                     self._take(worker, name, do, first=False, **arguments)
                 self._resident(worker)
+                for _ in range(self.setup.later_requests):
+                    self._take(worker, MEMORY, "from_memory", first=False)
 
     def _connect(self, worker: Worker) -> None:
         self.reuse = worker.call("connect_pion", host="127.0.0.1", port=self.server.port)

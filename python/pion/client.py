@@ -5,7 +5,7 @@ Lanes, chosen by the client itself:
 * ``tcp``   any host;
 * ``unix``  the server is on this host and its socket (named in ``INFO server``) is ours to open;
 * ``shm``   the same socket; rows are read from the server's own files through passed descriptors
-  and written through a memory file.
+  (and written through the socket: the server stores while it receives).
 
 Every call has a deadline. After a failure a circuit breaker answers for the server, so that nobody
 waits; one probe at a time finds out when it is back. A client is thread safe (one call at a time)
@@ -28,30 +28,11 @@ from .errors import DataError, PionError, ProtocolError, ReplyError, Unavailable
 from .pools import Want, as_tokens
 from .resp import Argument, Bulk, Connection, Deadline, as_map, raise_error, text
 from .replies import Fetch, Match, Media, Put
-from .shared import PayloadFiles, Run, Staging, is_own_socket
+from .shared import PayloadFiles, Run, is_own_socket
 
 DEFAULT_PORT = 1974
+LARGEST_BULK = 512 << 20  # proto-max-bulk-len
 _LOWEST_RATE = 50e6  # bytes per second a peer must reach at least; beyond that a call is late
-_SHM_PUT_BYTES = 256 * 1024  # below, passing a descriptor costs more than sending the bytes
-
-
-class _Sink:
-    """Hands out the targets of one READ, one bulk after the other, and counts that all were filled."""
-
-    def __init__(self, targets: list[memoryview]) -> None:
-        self.nbytes = sum(target.nbytes for target in targets)
-        self._targets = targets
-        self._next = 0
-
-    def take(self, size: int) -> memoryview:
-        if self._next == len(self._targets) or self._targets[self._next].nbytes != size:
-            raise ProtocolError(f"READ: a run of {size} bytes where another was agreed")
-        self._next += 1
-        return self._targets[self._next - 1]
-
-    def check_full(self) -> None:
-        if self._next != len(self._targets):
-            raise ProtocolError(f"READ: {self._next} runs, {len(self._targets)} layers and sides")
 
 
 class Client:
@@ -79,7 +60,7 @@ class Client:
         if lane not in ("auto", "tcp", "unix", "shm"):
             raise ValueError(f"lane {lane!r} is none of auto, tcp, unix, shm")
         self.host, self.port = host, port
-        self.unix_socket = unix_socket
+        self.unix_socket = None if lane == "tcp" else unix_socket
         self.connect_timeout_s, self.timeout_s = connect_timeout_s, timeout_s
         self.breaker = breaker if breaker is not None else Breaker()
         self._wanted_lane = lane
@@ -88,7 +69,6 @@ class Client:
         self._lock = threading.RLock()
         self._conn: Connection | None = None
         self._files: PayloadFiles | None = None
-        self._staging = Staging()
         self._pid = os.getpid()
         self.lane = ""
 
@@ -122,7 +102,6 @@ class Client:
         )
 
     def _drop(self) -> None:
-        self._staging.close()  # the server may still be reading it
         if self._files is not None:
             self._files.close()
             self._files = None
@@ -222,11 +201,13 @@ class Client:
         timeout_s: float | None = None,
         payload_bytes: int = 0,
         bulks: Sequence[Bulk] = (),
+        into: Sequence[Sequence[memoryview]] = (),
         fds: Sequence[int] = (),
         take_fds: bool = False,
         retry: bool = True,
     ) -> list[Any]:
-        """Send commands, receive one reply each (errors as objects). ``bulks``: one per command, or none.
+        """Send commands, receive one reply each (errors as objects). ``bulks``: one per command, or none. ``into``: the
+        bulks of each command's reply, of agreed lengths; its result is None.
 
         A connection that turns out to be stale is replaced once, unless ``retry`` is False (what
         hangs on the connection, such as a lease, is gone with it).
@@ -245,6 +226,8 @@ class Client:
                     conn.send(commands, deadline, fds)
                     if take_fds:
                         conn.expect_fds(deadline)
+                    if into:
+                        return [conn.reply_into(deadline, targets) for targets in into]
                     return [conn.reply(deadline, bulk) for bulk in (list(bulks) or [None] * len(commands))]
                 except ReplyError:  # the greeting was refused (a password): not an outage
                     self._drop()
@@ -377,13 +360,11 @@ class Client:
         return fetch
 
     def _fetch_socket(self, lease: int, wants: Sequence[Want]) -> Fetch:
-        sinks = [_Sink([target for layer in want.targets for target in layer]) for want in wants]
-        nbytes = sum(sink.nbytes for sink in sinks)
+        into = [[target for layer in want.targets for target in layer] for want in wants]
+        nbytes = sum(target.nbytes for targets in into for target in targets)
         commands = [_range_command([b"PROMPT.READ", lease], want) for want in wants]
-        replies = self._call(commands, payload_bytes=nbytes, bulks=[sink.take for sink in sinks], retry=False)
-        for reply, sink in zip(replies, sinks):
+        for reply in self._call(commands, payload_bytes=nbytes, into=into, retry=False):
             raise_error(reply)
-            sink.check_full()
         return Fetch(self.lane if self.lane != "shm" else "unix", nbytes)
 
     def _fetch_shared(self, lease: int, wants: Sequence[Want]) -> Fetch:
@@ -467,38 +448,34 @@ class Client:
             tail += [b"MANIFEST", manifest_hash]
         if durable:
             tail += [b"DURABLE"]
-        with self._lock:
-            try:
-                reply = self._put_once(head, blobs, tail, nbytes)
-            except Unavailable:
-                if self.breaker.reason is not None:
-                    raise
-                # The connection was stale. The next one may be of another lane, so the bytes are laid out anew.
-                reply = self._put_once(head, blobs, tail, nbytes)
+        if max((blob.nbytes for blob in blobs.values()), default=0) > LARGEST_BULK:
+            reply = self._put_file(head, blobs, tail, nbytes)
+        else:
+            middle = [word for name, blob in blobs.items() for word in (b"POOL", name, blob)]
+            reply = self._call([[*head, *middle, *tail]], payload_bytes=nbytes)[0]
         answer = as_map(raise_error(reply))
         segment = answer.get("segment")
         return Put(int(answer["from"]), int(answer["to"]), None if segment is None else int(segment))
 
-    def _put_once(
-        self, head: list[Argument], blobs: Mapping[str, memoryview], tail: list[Argument], nbytes: int
-    ) -> Any:
-        """One try of a PUT: through a memory file that holds all pools one after the other, or inline."""
-        if self._conn is None or self._pid != os.getpid():
-            self._call([[b"PING"]])  # the lane is known only when connected
-        fds: list[int] = []
-        if self.lane == "shm" and nbytes >= _SHM_PUT_BYTES:
-            try:
-                fds = [self._staging.fill(list(blobs.values()))]
-            except OSError:  # no descriptor or no memory left for it: the socket takes the bytes too
-                self._staging.close()
-        middle: list[Argument] = []
-        offset = 0
-        for name, blob in blobs.items():
-            middle += [b"POOL", name, b"FD", 0, offset, blob.nbytes] if fds else [b"POOL", name, blob]
-            offset += blob.nbytes
-        reply = self._call([[*head, *middle, *tail]], payload_bytes=nbytes, fds=fds, retry=False)[0]
-        self._staging.trim()
-        return reply
+    def _put_file(self, head: list[Argument], blobs: Mapping[str, memoryview], tail: list[Argument], nbytes: int) -> Any:
+        """A PUT whose rows no bulk may hold: through a memory file, all pools one after the other. Only over a Unix socket."""
+        if self._conn is None:
+            self.ping()
+        if self._conn is not None and not self._conn.is_unix:
+            raise DataError(f"rows of more than {LARGEST_BULK} bytes in one pool are taken over a Unix socket only")
+        fd = os.memfd_create("pion-put", os.MFD_CLOEXEC)
+        try:
+            middle: list[Argument] = []
+            done = 0
+            for name, blob in blobs.items():
+                middle += [b"POOL", name, b"FD", 0, done, blob.nbytes]
+                at = 0
+                while at < blob.nbytes:
+                    at += os.pwrite(fd, blob[at:], done + at)
+                done += blob.nbytes
+            return self._call([[*head, *middle, *tail]], payload_bytes=nbytes, fds=[fd])[0]
+        finally:
+            os.close(fd)
 
     def forget(self, model: str, tokens: Sequence[int] | np.ndarray, *, salt: str = "") -> int:
         """Forget everything that begins with ``tokens``; number of tokens forgotten."""

@@ -20,7 +20,10 @@ from .errors import ProtocolError, ReplyError, reply_error
 _BUFFER_BYTES = 64 * 1024
 _INLINE_BYTES = 4 * 1024  # arguments up to here are joined into one buffer before sending
 _IOV_MAX = 512
+_GROUP_BYTES = 8 << 20  # bulks of agreed lengths are received in calls of about this size
+_LOW_WATER_BYTES = 256 << 10
 _MAX_FDS = 64
+_UNIX_SEND_BYTES = 4 << 20  # less where net.core.wmem_max is less
 _MAX_DEPTH = 32
 _MAX_BULK_BYTES = 1 << 40
 _MAX_ELEMENTS = 1 << 28
@@ -56,6 +59,8 @@ class Connection:
         self._header_bytes = 16  # of the last bulk that went to a buffer of the caller's
         self._fds: list[int] = []
         self.is_unix = sock.family == socket.AF_UNIX
+        if self.is_unix:  # the kernel's own choice makes the server take large rows in small pieces
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _UNIX_SEND_BYTES)
         # Blocking, with the kernel's own time-outs: Python's would poll before every read, and could not
         # fill a large buffer in one call. A late answer is a BlockingIOError.
         sock.settimeout(None)
@@ -145,6 +150,48 @@ class Connection:
         """
         return self._value(deadline, bulk, 0)
 
+    def reply_into(self, deadline: Deadline, targets: Sequence[memoryview]) -> ReplyError | None:
+        """One reply that is an array of bulks as long as ``targets``, received into them. An error reply is returned.
+
+        The lengths are agreed, so what stands between the bulks is known before it comes: many of them are
+        received in one call, and what stood between them is compared behind it.
+        """
+        head = b"*%d\r\n" % len(targets)
+        line = self._line(deadline, len(head))
+        if line[:1] == b"-":
+            return reply_error(line[1:].decode("utf-8", "replace"))
+        if line != head[:-2]:
+            raise ProtocolError(f"an array of {len(targets)} bulks was agreed, not {line[:32]!r}")
+        end = b""
+        at = 0
+        while at < len(targets):
+            views: list[memoryview] = []
+            between: list[tuple[bytearray, bytes]] = []
+            size = 0
+            while at < len(targets) and size < _GROUP_BYTES and len(views) < _IOV_MAX - 2:
+                expected = end + b"$%d\r\n" % targets[at].nbytes
+                if at == 0:  # other lengths than agreed are seen here, not by waiting for bytes that never come
+                    self._expect(self._line(deadline, len(expected)) + b"\r\n", expected)
+                else:
+                    between.append((bytearray(len(expected)), expected))
+                    views.append(memoryview(between[-1][0]))
+                views.append(targets[at])
+                size += targets[at].nbytes
+                end = b"\r\n"
+                at += 1
+            if at == len(targets):
+                between.append((bytearray(len(end)), end))
+                views.append(memoryview(between[-1][0]))
+            self._receive_many(views, size, deadline)
+            for got, expected in between:
+                self._expect(got, expected)
+        return None
+
+    @staticmethod
+    def _expect(got: bytes | bytearray, expected: bytes) -> None:
+        if got != expected:
+            raise ProtocolError(f"{expected!r} was agreed between two bulks, not {bytes(got)!r}")
+
     def _fill(self, deadline: Deadline, most: int) -> None:
         if self._pos == self._end:
             self._pos = self._end = 0
@@ -173,7 +220,33 @@ class Connection:
     def _into(self, target: memoryview, deadline: Deadline) -> None:
         """Fill ``target`` with the next bytes of the stream, and take the CRLF behind them."""
         tail = bytearray(2)
-        views = [target, memoryview(tail)]
+        self._receive([target, memoryview(tail)], deadline)
+        if tail != b"\r\n":
+            raise ProtocolError("a bulk does not end with CRLF")
+
+    def _receive_many(self, views: list[memoryview], size: int, deadline: Deadline) -> None:
+        """As ``_receive``, of ``size`` bytes at least. A TCP socket wakes its reader for every segment, and on one host the sender pays
+        for that; it is told to wait for more while more than that is still to come."""
+        if self.is_unix or size < 2 * _LOW_WATER_BYTES:
+            return self._receive(views, deadline)
+        last = list(views)
+        first: list[memoryview] = []
+        count = size - _LOW_WATER_BYTES
+        for view in views:
+            first.append(view[:count])
+            count -= first[-1].nbytes
+            if count == 0:
+                break
+        _advance(last, size - _LOW_WATER_BYTES)
+        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, _LOW_WATER_BYTES)
+        self._receive(first, deadline)
+        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
+        self._receive(last, deadline)
+        return None
+
+    def _receive(self, views: list[memoryview], deadline: Deadline) -> None:
+        """Fill all of ``views`` with the next bytes of the stream."""
+        views = [view for view in views if view.nbytes]
         while views and self._pos < self._end:
             part = min(views[0].nbytes, self._end - self._pos)
             views[0][:part] = self._view[self._pos : self._pos + part]
@@ -185,8 +258,6 @@ class Connection:
             if got == 0:
                 raise EOFError("connection closed in the middle of a reply")
             _advance(views, got)
-        if tail != b"\r\n":
-            raise ProtocolError("a bulk does not end with CRLF")
 
     def _bulk(self, size: int, deadline: Deadline, bulk: Bulk | None) -> Any:
         if size < 0:

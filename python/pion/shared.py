@@ -27,7 +27,6 @@ _PARALLEL_BYTES = 8 << 20
 _BATCH_BYTES = 1 << 20
 _BATCHES = 16
 _IOV_MAX = 1000
-_STAGING_BYTES = 64 << 20  # a larger memory file is not kept
 
 
 class Run(NamedTuple):
@@ -301,40 +300,3 @@ def is_own_socket(path: str) -> bool:
     except OSError:
         return False
     return stat.S_ISSOCK(info.st_mode) and info.st_uid in (os.geteuid(), 0) and os.access(path, os.W_OK)
-
-
-class Staging:
-    """The memory file through which rows are passed to the server, kept from PUT to PUT.
-
-    Fresh pages cost several times what writing to known ones does. The server copies what it reads, so
-    the file need not be sealed; but it may read until it has answered. After a call that failed the
-    file must be thrown away (``close``), never filled again.
-    """
-
-    def __init__(self) -> None:
-        self._fd = -1
-        self._size = 0
-
-    def fill(self, blobs: Sequence[memoryview]) -> int:
-        """The blobs one after the other, from offset 0; the descriptor stays this object's. May raise OSError."""
-        if self._fd < 0:
-            self._fd = os.memfd_create("pion-put", os.MFD_CLOEXEC)
-        done = 0
-        for blob in blobs:
-            at = 0
-            while at < blob.nbytes:
-                at += os.pwrite(self._fd, blob[at:], done + at)
-            done += blob.nbytes
-        self._size = max(self._size, done)
-        return self._fd
-
-    def trim(self) -> None:
-        """Give a very large file back."""
-        if self._size > _STAGING_BYTES:
-            self.close()
-
-    def close(self) -> None:
-        """Drop the file; the next PUT makes another."""
-        if self._fd >= 0:
-            os.close(self._fd)
-        self._fd, self._size = -1, 0

@@ -11,6 +11,9 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <mutex>
+
+#include "base/limits.h"
 
 namespace pion {
 namespace {
@@ -97,6 +100,13 @@ class RealFile final : public File {
 
   int fd() const override { return fd_; }
 
+  std::shared_ptr<const FileMapping> mapping(uint64_t bytes) override {
+    std::lock_guard lock(mapping_mutex_);
+    // Room for what will be appended, so that it is not mapped anew for each extent.
+    if (!mapping_ || mapping_->bytes() < bytes) mapping_ = FileMapping::make(fd_, std::max(bytes, kPayloadFileBytes));
+    return mapping_;
+  }
+
  private:
   std::unexpected<Error> error(const char* what) const { return fail_errno(std::string("cannot ") + what + " " + path_, errno); }
 
@@ -154,6 +164,8 @@ class RealFile final : public File {
 
   const int fd_;
   const std::string path_;
+  std::mutex mapping_mutex_;
+  std::shared_ptr<const FileMapping> mapping_;
 };
 
 class RealFileSystem final : public FileSystem {

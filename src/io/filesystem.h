@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "io/file_mapping.h"
 
 namespace pion {
 
@@ -35,6 +36,8 @@ class File {
   virtual Result<uint64_t> next_data(uint64_t offset) = 0;
   // The descriptor, for sendfile and for passing to other processes (open a read-only one for that).
   virtual int fd() const = 0;
+  // A mapping of at least the first `bytes`, kept while the file is open. nullptr: there is none, read.
+  virtual std::shared_ptr<const FileMapping> mapping([[maybe_unused]] uint64_t bytes) { return nullptr; }
 };
 
 struct FileSystemSpace {

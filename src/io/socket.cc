@@ -18,7 +18,7 @@
 namespace pion {
 namespace {
 
-constexpr int kUnixSendBytes = 1 << 20;  // less where the system's net.core.wmem_max is less
+constexpr int kUnixSendBytes = 4 << 20;  // less where the system's net.core.wmem_max is less
 
 std::string describe(const sockaddr_storage& address) {
   char text[INET6_ADDRSTRLEN] = "?";

@@ -8,14 +8,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <vector>
 
 #include "base/limits.h"
+#include "base/page_buffer.h"
 
 namespace pion {
 namespace {
 
-constexpr uint64_t kPieceBytes = 4 * kChunkBytes;  // stays in the second-level cache between checksum and write
+constexpr uint64_t kPieceBytes = 16 * kChunkBytes;  // what an extent writes at once
 
 class MemoryBlob : public BlobSource {
  public:
@@ -57,11 +57,11 @@ class StreamedBlob : public BlobSource {
       if (!opened) return std::unexpected(opened.error());
       extent_ = std::move(*opened);
     }
-    std::vector<char> piece(std::min(length, kPieceBytes));
+    const PageBuffer piece(std::min(length, kPieceBytes));
     for (uint64_t done = 0; done < length;) {
-      const uint64_t size = std::min<uint64_t>(piece.size(), length - done);
-      PION_TRY(extent_->read(offset + done, size, piece.data()));
-      PION_TRY(to.append({piece.data(), size}));
+      const uint64_t size = std::min(kPieceBytes, length - done);
+      PION_TRY(extent_->read(offset + done, size, piece.get()));
+      PION_TRY(to.append({piece.get(), size}));
       done += size;
     }
     return {};
@@ -120,14 +120,14 @@ class CopiedBlob : public BlobSource {
   CopiedBlob(int fd, uint64_t offset, uint64_t length) : fd_(fd), offset_(offset), length_(length) {}
   uint64_t size() const override { return length_; }
   Status copy(uint64_t offset, uint64_t length, ExtentWriter& to) override {
-    std::vector<char> piece(std::min(length, kPieceBytes));
+    const PageBuffer piece(std::min(length, kPieceBytes));
     for (uint64_t done = 0; done < length;) {
-      const uint64_t want = std::min<uint64_t>(piece.size(), length - done);
-      const ssize_t got = pread(fd_, piece.data(), want, static_cast<off_t>(offset_ + offset + done));
+      const uint64_t want = std::min(kPieceBytes, length - done);
+      const ssize_t got = pread(fd_, piece.get(), want, static_cast<off_t>(offset_ + offset + done));
       if (got < 0 && errno == EINTR) continue;
       if (got < 0) return fail(ErrorCode::kInvalid, std::string("the passed descriptor cannot be read: ") + std::strerror(errno));
       if (got == 0) return fail(ErrorCode::kInvalid, "the passed descriptor became shorter while it was read");
-      PION_TRY(to.append({piece.data(), static_cast<size_t>(got)}));
+      PION_TRY(to.append({piece.get(), static_cast<size_t>(got)}));
       done += static_cast<uint64_t>(got);
     }
     return {};

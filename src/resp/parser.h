@@ -65,6 +65,7 @@ class RequestParser {
   void rewind();
 
   uint64_t stream_remaining() const { return stream_remaining_; }
+  uint64_t stream_taken() const { return length_ - stream_remaining_; }  // of the bulk that streams
   void feed_stream(std::string_view piece);  // at most stream_remaining() bytes
 
   const std::string& protocol_error() const { return error_; }  // "Protocol error: ..."

@@ -39,16 +39,19 @@ bool Connection::receive() {
   return true;
 }
 
-// A payload goes from the socket to its sink through one buffer of the thread's. True: it is complete.
+// A payload goes from the socket to its sink through one buffer of the thread's, which is filled before it is fed: a write of many
+// whole chunks costs half of what it costs in small or odd pieces. True: it is complete.
 bool Connection::receive_stream() {
-  for (uint64_t turn = 0; turn < kTurnReadBytes && parser_.stream_remaining() > 0;) {
-    const size_t wanted = std::min<uint64_t>(parser_.stream_remaining(), kStreamBytes);
-    const ssize_t got = receive_bytes(thread_->stream_buffer(), wanted);
-    if (got <= 0) return false;
-    parser_.feed_stream({thread_->stream_buffer(), static_cast<size_t>(got)});
-    if (static_cast<size_t>(got) < wanted / 2) break;  // the socket is probably empty
-    turn += static_cast<uint64_t>(got);
+  const uint64_t room = kTurnReadBytes - parser_.stream_taken() % kChunkBytes;
+  const size_t wanted = std::min<uint64_t>(parser_.stream_remaining(), room);
+  size_t filled = 0;
+  while (filled < wanted) {
+    const ssize_t got = receive_bytes(thread_->stream_buffer() + filled, wanted - filled);
+    if (got <= 0) break;
+    filled += static_cast<size_t>(got);
   }
+  if (closed_ || filled == 0) return false;
+  parser_.feed_stream({thread_->stream_buffer(), filled});
   return parser_.stream_remaining() == 0;
 }
 

@@ -24,7 +24,7 @@ thread_local IoThread* current_thread = nullptr;
 }  // namespace
 
 IoThread::IoThread(ServerShared& shared, unsigned index)
-    : shared_(shared), index_(index), stream_(std::make_unique<char[]>(kStreamBytes)), target_(*shared.extents, &shared.services) {
+    : shared_(shared), index_(index), target_(*shared.extents, &shared.services) {
   reactor_.at_tick_end([this] { tick_end(); });
 }
 

@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/page_buffer.h"
 #include "command/command_statistics.h"
 #include "io/reactor.h"
 #include "keyspace/shard.h"
@@ -24,7 +25,6 @@ inline constexpr size_t kReadBytes = 64 * kKiB;     // one read of small command
 // Of a buffer for it. A little more, so that the beginnings of several do not fall on the same sets of the cache.
 inline constexpr size_t kReadCapacity = kReadBytes + 5 * 64;
 inline constexpr size_t kSpareReadBuffers = 32;
-inline constexpr size_t kStreamBytes = 256 * kKiB;  // one read of a payload that streams
 inline constexpr uint64_t kTurnReadBytes = 1 * kMiB;  // of one connection, then others have their turn
 
 struct BatchedCommand {
@@ -152,7 +152,7 @@ class IoThread {
   size_t gathered_slots_ = 0;  // in use
   std::vector<GatheredCommands> gathered_;
   std::vector<ReadBuffer> spare_;
-  std::unique_ptr<char[]> stream_;
+  const PageBuffer stream_{kTurnReadBytes};
   OutputChain muted_;
   PayloadTarget target_;
 };

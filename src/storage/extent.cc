@@ -3,11 +3,13 @@
 #include <algorithm>
 
 #include "base/bytes.h"
+#include "base/page_buffer.h"
 
 namespace pion {
 namespace {
 
 constexpr uint64_t kFirstRead = 16 * kKiB;  // most headers, in one read
+constexpr uint64_t kLookChunks = 16;        // looked at where they lie in memory, at a time
 
 std::string place(ExtentRef ref) { return "extent " + std::to_string(ref.file) + ":" + std::to_string(ref.page) + "+" + std::to_string(ref.pages); }
 
@@ -30,21 +32,55 @@ class OpenExtent final : public Extent, public std::enable_shared_from_this<Open
   int fd() const override { return file_->fd(); }
 
   Status read(uint64_t offset, uint64_t length, char* to) override { return for_chunks(offset, length, to); }
-  Status verify(uint64_t offset, uint64_t length) override { return for_chunks(offset, length, nullptr); }
+  Status verify(uint64_t offset, uint64_t length) override {
+    PION_TRY(check_range(offset, length));
+    const std::shared_ptr<const FileMapping> mapping = file_->mapping(payload_offset() + header_.payload_bytes);
+    const uint64_t end = offset + length;
+    for (uint64_t at = offset; at < end;) {
+      const uint64_t next = std::min(end, (at / kChunkBytes + kLookChunks) * kChunkBytes);
+      if (!mapping || !verify_mapped(*mapping, at, next)) PION_TRY(for_chunks(at, next - at, nullptr));
+      at = next;
+    }
+    return {};
+  }
 
   FileSlice slice(uint64_t offset, uint64_t length) override {
     return {.pin = shared_from_this(), .fd = file_->fd(), .offset = payload_offset() + offset, .length = length};
   }
 
  private:
-  // Chunk by chunk, each hashed while the cache still has it; whole chunks go straight to where they are wanted.
-  Status for_chunks(uint64_t offset, uint64_t length, char* to) {
+  Status check_range(uint64_t offset, uint64_t length) const {
     if (offset > header_.payload_bytes || length > header_.payload_bytes - offset) {
       return fail(ErrorCode::kInvalid, place(ref_) + " has " + std::to_string(header_.payload_bytes) + " bytes, asked for " +
                                            std::to_string(length) + " at " + std::to_string(offset));
     }
+    return {};
+  }
+
+  // True: the chunks that [from, to) touches, at most kLookChunks, lie in memory and carry their checksums.
+  bool verify_mapped(const FileMapping& mapping, uint64_t from, uint64_t to) const {
+    struct Sums {
+      const uint64_t* expected;
+      bool equal = true;
+    } sums{checksums_.data() + from / kChunkBytes};
+    const uint64_t begin = from / kChunkBytes * kChunkBytes;
+    const uint64_t end = std::min((to + kChunkBytes - 1) / kChunkBytes * kChunkBytes, header_.payload_bytes);
+    const auto look = [](std::string_view bytes, void* context) {
+      Sums& against = *static_cast<Sums*>(context);
+      for (const uint64_t* sum = against.expected; !bytes.empty(); ++sum) {
+        const std::string_view chunk = bytes.substr(0, kChunkBytes);
+        against.equal &= xxh3(chunk) == *sum;
+        bytes.remove_prefix(chunk.size());
+      }
+    };
+    return mapping.look(payload_offset() + begin, end - begin, look, &sums) && sums.equal;
+  }
+
+  // Chunk by chunk, each hashed while the cache still has it; whole chunks go straight to where they are wanted.
+  Status for_chunks(uint64_t offset, uint64_t length, char* to) {
+    PION_TRY(check_range(offset, length));
     if (length == 0) return {};
-    static thread_local std::unique_ptr<char[]> buffer = std::make_unique_for_overwrite<char[]>(kChunkBytes);
+    static thread_local const PageBuffer buffer(kChunkBytes);
     const uint64_t end = offset + length;
     for (uint64_t chunk = offset / kChunkBytes; chunk * kChunkBytes < end; chunk++) {
       const uint64_t begin = chunk * kChunkBytes;

@@ -2,16 +2,19 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 
 #include "base/log.h"
+#include "base/page_buffer.h"
 #include "storage/extent.h"
 
 namespace pion {
 namespace {
 
 constexpr size_t kMaxOpenReaders = 256;         // descriptors kept for reading; extents in use keep their own beyond that
-constexpr uint64_t kGroupBytes = 4 * kChunkBytes;  // hashed, then written together while the cache has them
+constexpr uint64_t kGroupBytes = 16 * kChunkBytes;  // hashed, then written together: smaller writes make smaller folios, for readers too
 constexpr size_t kGiveBackAtOnce = 4096;        // extents given back in one go of the housekeeping
+constexpr uint64_t kMaxAheadSteps = 4;          // of allocation, behind the tail
 constexpr int64_t kAskAgainMs = 20;             // while somebody waits for what was freed
 
 uint64_t page_bytes(uint64_t pages) { return pages * kPageBytes; }
@@ -86,14 +89,14 @@ class StreamWriter final : public ExtentWriter {
   }
 
   Status fill_partial(std::string_view& payload) {
-    if (!buffer_) buffer_ = std::make_unique_for_overwrite<char[]>(kChunkBytes);
+    if (!buffer_) buffer_.emplace(kChunkBytes);
     const uint64_t size = std::min<uint64_t>(payload.size(), kChunkBytes - partial_);
-    std::memcpy(buffer_.get() + partial_, payload.data(), size);
+    std::memcpy(buffer_->get() + partial_, payload.data(), size);
     payload.remove_prefix(size);
     partial_ += size;
     taken_ += size;
     if (partial_ < kChunkBytes && remaining() > 0) return {};
-    const std::string_view chunk(buffer_.get(), partial_);
+    const std::string_view chunk(buffer_->get(), partial_);
     checksums_.push_back(xxh3(chunk));
     taken_ -= partial_;
     partial_ = 0;
@@ -115,7 +118,7 @@ class StreamWriter final : public ExtentWriter {
   uint64_t payload_offset_ = 0;
   uint64_t taken_ = 0;  // in the file, or in buffer_
   uint64_t partial_ = 0;
-  std::unique_ptr<char[]> buffer_;
+  std::optional<PageBuffer> buffer_;
   std::vector<uint64_t> checksums_;
   std::string aux_;
   Status status_;
@@ -208,13 +211,50 @@ Status PayloadStore::reserve_locked(PayloadFile& file, uint64_t pages) {
   return {};
 }
 
+// Room for one more extent like the largest of the file, so that its writer need not wait for the file system: while a sync
+// commits its journal, an allocation takes as long as writing 20 MiB.
+void PayloadStore::reserve_ahead() {
+  struct Work {
+    uint32_t id;
+    std::shared_ptr<File> writer;
+    uint64_t from, to;
+  };
+  std::vector<Work> work;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [space, file] : active_) {
+      if (!file || !file->wants_room()) continue;
+      const uint64_t wanted = page_bytes(file->tail_page) + file->ahead_bytes;
+      const uint64_t to = (wanted + setup_.sizes.step_bytes - 1) / setup_.sizes.step_bytes * setup_.sizes.step_bytes;
+      work.push_back({file->id, file->writer, file->allocated_end, to});
+    }
+  }
+  for (const Work& one : work) {
+    const Status allocated = one.writer->allocate(one.from, one.to - one.from);
+    std::lock_guard lock(mutex_);
+    PayloadFile* file = find_locked(one.id);
+    if (!file) continue;
+    if (allocated) {
+      file->allocated_end = std::max(file->allocated_end, one.to);
+    } else {
+      file->ahead_bytes = 0;  // who needs it asks for it, and hears why not
+    }
+  }
+}
+
 Status PayloadStore::finish_writer(ExtentRef ref, const std::shared_ptr<File>& written_to) {
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   PayloadFile* file = find_locked(ref.file);
   if (!file || file->failed || file->writer != written_to) return fail(ErrorCode::kIo, "the payload file failed while it was written");
   file->writers--;
   file->unsynced.push_back(ref);
   file->dirty.store(true, std::memory_order_release);
+  if (file->space == Space::kPrompt) {  // the next rows of a prompt are as many as these
+    file->ahead_bytes = std::max(file->ahead_bytes, std::min(page_bytes(ref.pages), kMaxAheadSteps * setup_.sizes.step_bytes));
+  }
+  const bool wants_room = file->wants_room();
+  lock.unlock();
+  if (wants_room) setup_.wake_housekeeping();
   return {};
 }
 
@@ -353,6 +393,7 @@ bool PayloadStore::housekeep(Lsn stated) {
   const bool more = ready.size() == kGiveBackAtOnce;
   if (!ready.empty()) give_back(std::move(ready));
   trim_sealed();
+  reserve_ahead();
   {
     std::lock_guard lock(mutex_);
     if (garbage_waits_ && stated < garbage_until_) return more;

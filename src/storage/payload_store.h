@@ -53,6 +53,7 @@ struct PayloadFile {
   uint64_t live_pages = 0;        // bits set
   uint64_t tail_page = 0;         // first page never given out
   uint64_t allocated_end = 0;     // bytes reserved on disk
+  uint64_t ahead_bytes = 0;       // to be reserved behind the tail before anybody asks
   unsigned writers = 0;           // extents being written
   bool sealed = false;            // gives out no more
   bool trimmed = false;           // room beyond the end was given back
@@ -63,6 +64,8 @@ struct PayloadFile {
 
   // Nothing is in it but these pages, and nothing comes any more.
   bool holds_only(uint64_t pages) const { return sealed && writers == 0 && live_pages == pages; }
+  // Less is reserved behind the tail than there should be.
+  bool wants_room() const { return !sealed && !failed && writer && allocated_end < tail_page * kPageBytes + ahead_bytes; }
   // Nobody needs the writer for now. A failed file's is the only way to what was not synced.
   bool writer_idle() const { return sealed && writers == 0 && !failed && !dirty.load() && unsynced.empty(); }
 };
@@ -117,6 +120,7 @@ class PayloadStore final : public ExtentStore {
   Result<PayloadFile*> active_file_locked(Space space, uint64_t pages);
   Result<PayloadFile*> new_file_locked(Space space);
   Status reserve_locked(PayloadFile& file, uint64_t pages);
+  void reserve_ahead();
   Result<std::shared_ptr<File>> reader_locked(PayloadFile& file);
   Result<std::shared_ptr<File>> writer_locked(const PayloadFile& file);  // its own, or one for the caller alone
   void close_idle_readers_locked();

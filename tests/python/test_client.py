@@ -75,8 +75,8 @@ def test_rows_come_back_bit_equal_wherever_they_are_cut(client):
     assert client.lane == {"tcp": "tcp", "unix": "unix", "shm": "shm"}[client._wanted_lane]
 
 
-def test_large_rows_go_by_descriptor_and_come_back(client):
-    """8 MiB of rows: the shm lane passes a memory file, and chunks of 64 KiB are verified."""
+def test_large_rows_come_back(client):
+    """8 MiB of rows: the shm lane reads files, and chunks of 64 KiB are verified."""
     pool = Pool("attention", 2, ("k", "v"), 8192, "f16")
     tokens = list(range(256))
     client.model_set("big", {"engine": "test", "pools": [pool.to_json()]})
@@ -86,6 +86,18 @@ def test_large_rows_go_by_descriptor_and_come_back(client):
         match = client.match("big", tokens)
         rows, _ = read(client, match.lease, start, stop, pool)
         assert np.array_equal(rows, blob(tokens, start, stop, pool))
+
+
+def test_rows_that_no_bulk_may_hold_go_through_a_memory_file(client, monkeypatch):
+    monkeypatch.setattr("pion.client.LARGEST_BULK", 1000)
+    client.model_set("m", MANIFEST)
+    if client.lane == "tcp":
+        with pytest.raises(DataError, match="Unix socket only"):
+            client.put("m", TOKENS[:50], 0, {"attention": blob(TOKENS, 0, 50)})
+        return
+    assert client.put("m", TOKENS[:50], 0, {"attention": blob(TOKENS, 0, 50)}).tokens == 50
+    rows, _ = read(client, client.match("m", TOKENS).lease, 0, 50)
+    assert np.array_equal(rows, blob(TOKENS, 0, 50))
 
 
 def test_the_lane_is_chosen_by_the_client(server):
