@@ -18,6 +18,7 @@ namespace pion {
 
 class Keyspace;
 class MonitorFeed;
+class Notifications;
 class PromptStore;
 class PubSub;
 class Storage;
@@ -60,6 +61,7 @@ struct Services {
   ServerControl* server = nullptr;
   PubSub* pubsub = nullptr;
   MonitorFeed* monitors = nullptr;
+  Notifications* notifications = nullptr;
 };
 
 class CommandContext {

@@ -12,6 +12,7 @@
 #include "base/limits.h"
 #include "command/command_keys.h"
 #include "command/families.h"
+#include "command/notifications.h"
 #include "command/transaction.h"
 #include "command/watched_keys.h"
 #include "keyspace/keyspace.h"
@@ -207,9 +208,7 @@ Outcome exec(CommandContext& context) {
   const Session::ReplyMode mode_before = session.reply_mode;
   for (QueuedCommand& command : transaction->commands()) run(context, command, running, replies, mode_before);
   context.require_lsn(scope->finish());
-  for (const RunningTransaction::Publication& publication : running.publications) {
-    context.services.pubsub->publish(publication.kind, publication.channel, publication.payload, context.required_lsn());
-  }
+  if (running.published) context.services.notifications->journalled(context.required_lsn());
   if (replies->has_gaps()) {
     replies->run_out(context.suspend(), context.required_lsn(), replies);
     return Outcome::kSuspended;

@@ -21,6 +21,7 @@ std::string& effects_of_thread() {
 }
 
 thread_local uint64_t admitted_bytes = 0;  // for the record under way
+constinit thread_local bool events_told = false;  // that wait for the end of the access or the scope
 
 }  // namespace
 
@@ -71,15 +72,31 @@ Lsn Keyspace::append_effects(std::vector<ExtentRef>& freed, std::vector<std::uni
 }
 
 Lsn Keyspace::release(const std::array<uint64_t, kStripes / 64>& set, Lsn lsn) {
-  Lsn visible = 0;
-  for (unsigned i = 0; i < kStripes; ++i) {
-    if (!(set[i / 64] >> i % 64 & 1)) continue;
-    Stripe& stripe = (*stripes_)[i];
+  const auto each_held = [&](auto&& visit) {
+    for (unsigned i = 0; i < kStripes; ++i) {
+      if (set[i / 64] >> i % 64 & 1) visit((*stripes_)[i]);
+    }
+  };
+  Lsn visible = lsn;
+  if (events_told) [[unlikely]] {
+    each_held([&](const Stripe& stripe) { visible = std::max(visible, stripe.last_lsn); });
+    release_events(visible);
+  }
+  each_held([&](Stripe& stripe) {
     if (lsn != 0) stripe.last_lsn = lsn;
     visible = std::max(visible, stripe.last_lsn);
     stripe.lock.unlock();
-  }
+  });
   return visible;
+}
+
+void Keyspace::release_events(Lsn visible) {
+  events_told = false;
+  observer_->journalled(visible);
+}
+
+void KeyAccess::tell_event(KeyEvent kind, std::string_view name, int database, const Key& key) {
+  if (keyspace_.observer_ && keyspace_.observer_->event(kind, name, database, key.bytes)) events_told = true;
 }
 
 Lsn KeyAccess::finish() {
@@ -94,6 +111,7 @@ Lsn KeyAccess::finish() {
   if (!single_) return keyspace_.release(set_, lsn);
   if (lsn != 0) single_->last_lsn = lsn;
   lsn = single_->last_lsn;
+  if (events_told) [[unlikely]] keyspace_.release_events(lsn);
   single_->lock.unlock();
   return lsn;
 }
@@ -126,7 +144,10 @@ Found KeyAccess::find(int database, const Key& key, Lookup lookup) {
   Keyspace::Stripe& home = stripe(key);
   Shard* shard = keyspace_.shard_if(home, database);
   Found found = shard ? shard->find(key.hash, key.bytes) : Found{};
+  const bool reads = lookup == Lookup::kRead || lookup == Lookup::kNoTouch;
   if (found && found.entry->has_expiry() && wall_ms() > found.entry->expiry()) {
+    // Under CLIENT PAUSE an expired key stays, and is not shown.
+    if (reads && keyspace_.keeps_all()) return count_miss(home, database, key), Found{};
     // The record is small and frees: the journal keeps a reserve for it, so a full disk does not stand in the way.
     (void)keyspace_.admit(key.bytes.size() + 16, WriteKind::kFrees);
     erase(database, key, found);
@@ -134,9 +155,17 @@ Found KeyAccess::find(int database, const Key& key, Lookup lookup) {
     ++home.expired;
     found = {};
   }
-  if (found && found.entry->type() == ValueType::kHash) found = expire_elements(database, key, found);
-  if (lookup == Lookup::kRead || lookup == Lookup::kNoTouch) ++(found ? home.hits : home.misses);
-  if (found && !no_touch_ && (lookup == Lookup::kRead || lookup == Lookup::kWrite)) keyspace_.touch(*found.entry);
+  if (found && found.entry->type() == ValueType::kHash && !(reads && keyspace_.keeps_all())) {
+    found = expire_elements(database, key, found);
+  }
+  if (reads || lookup == Lookup::kUpdate) {
+    if (found) {
+      ++home.hits;
+    } else {
+      count_miss(home, database, key);
+    }
+  }
+  if (found && !no_touch_ && lookup != Lookup::kNoTouch && lookup != Lookup::kPeek) keyspace_.touch(*found.entry);
   return found;
 }
 
@@ -162,6 +191,7 @@ Found KeyAccess::change(int database, const Key& key, Found found, ValueType typ
   Keyspace::Stripe& home = stripe(key);
   Shard& shard = keyspace_.shard(home, database);
   const uint64_t before = shard.memory_bytes();
+  if (!found) event(KeyEvent::kNew, "new", database, key);
   found = apply_delta(shard, found, key.hash, key.bytes, type, delta, keyspace_.new_clock());
   keyspace_.report_memory(home, static_cast<int64_t>(shard.memory_bytes() - before));
   const ValueOps& ops = *value_ops(type);
@@ -175,6 +205,7 @@ Entry* KeyAccess::set_typed(int database, const Key& key, Found found, const New
   Keyspace::Stripe& home = stripe(key);
   Shard& shard = keyspace_.shard(home, database);
   const uint64_t before = shard.memory_bytes();
+  if (!found) event(KeyEvent::kNew, "new", database, key);
   Entry* entry;
   if (value.object || !value.bytes.empty()) {
     entry = shard.store(found, key.hash, key.bytes, value, expiry_ms, keyspace_.new_clock());
@@ -209,6 +240,7 @@ Entry* KeyAccess::set(int database, const Key& key, Found found, const NewValue&
   Keyspace::Stripe& home = stripe(key);
   Shard& shard = keyspace_.shard(home, database);
   const uint64_t before = shard.memory_bytes();
+  if (!found) event(KeyEvent::kNew, "new", database, key);
   Entry* entry = shard.store(found, key.hash, key.bytes, value, expiry_ms, keyspace_.new_clock());
   keyspace_.report_memory(home, static_cast<int64_t>(shard.memory_bytes() - before));
   changed(home, database, key);

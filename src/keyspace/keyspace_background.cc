@@ -25,6 +25,7 @@ bool Keyspace::maintain(int64_t budget_us) {
   bool more = free_garbage(deadline_us);
   if (graveyard_.free_some(deadline_us)) more = true;
   tend_memory(deadline_us);
+  if (keeps_all()) return more;
   if (settings.active_expire.load(std::memory_order_relaxed)) {
     for (unsigned walked = 0; walked < kStripes; ++walked) {
       const unsigned number = next_expiry_stripe_++ % kStripes;

@@ -13,6 +13,7 @@ constexpr std::string_view kNetwork = "Network";
 constexpr std::string_view kSecurity = "Security";
 constexpr std::string_view kData = "Data and durability";
 constexpr std::string_view kMemory = "Memory";
+constexpr std::string_view kEvents = "Events";
 constexpr std::string_view kLogging = "Logging";
 constexpr std::string_view kOriginal = "Accepted for users of the original";
 constexpr std::string_view kGeneral = "General";
@@ -156,6 +157,11 @@ constexpr OptionSpec kOptions[] = {
      .doc = "bytes on disk that prompt memory may take; above it the least useful prompts go", .value = "BYTES", .min = 0,
      .max = kMost, .changeable = kAtRunTime, .default_text = "chosen from the free space of the data directory's disk",
      .origin = "Pion's own"},
+
+    // Events.
+    {.name = "notify-keyspace-events", .group = kEvents, .kind = OptionKind::kEvents, .target = &S::notify_classes,
+     .doc = "what keyspace notifications tell, by letters (docs/notifications.md); empty: nothing", .value = "LETTERS",
+     .changeable = kAtRunTime},
 
     // Logging.
     {.name = "loglevel", .group = kLogging, .kind = OptionKind::kChoice, .target = &S::loglevel,

@@ -24,6 +24,7 @@ enum class OptionKind {
   kText,
   kWords,     // words separated by blanks
   kLimits,    // <class> <hard bytes> <soft bytes> <soft seconds>, for one class or more
+  kEvents,    // classes of keyspace notifications
   kNotice,    // accepted, changes nothing, and the log says why (`doc`); a switch
   kRefused,   // of the original, not in this release: stops the start with `doc`
   kAction,    // --help and its kin: handled by Options

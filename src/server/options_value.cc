@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "command/arguments.h"
+#include "command/notifications.h"
 #include "server/config_syntax.h"
 #include "server/options_table.h"
 
@@ -141,6 +142,7 @@ std::string expected_values(const OptionSpec& spec) {
       if (spec.choices.size() == 1 && spec.choices[0].empty()) return "an empty value";
       return "one of " + joined(spec.choices, ", ");
     case OptionKind::kWords: return "one word or more";
+    case OptionKind::kEvents: return "letters of KEg$lshzxetdmnocA";
     case OptionKind::kLimits: return "normal, slave or pubsub, hard limit, soft limit, seconds; for one class or more";
     case OptionKind::kText:
     case OptionKind::kRefused:
@@ -178,6 +180,12 @@ Parsed parse_option(const OptionSpec& spec, std::string_view text, Settings& set
       return {};
     }
     case OptionKind::kLimits: return parse_limits(spec, text, settings);
+    case OptionKind::kEvents: {
+      const auto classes = parse_event_classes(text);
+      if (!classes) return refuse(spec, "Invalid event class character. Use 'Ag$lszhxeKEtmdn'.");
+      settings.*std::get<int64_t Settings::*>(spec.target) = *classes;
+      return {};
+    }
     case OptionKind::kRefused:
     case OptionKind::kAction: break;
   }
@@ -191,6 +199,7 @@ std::string format_option(const OptionSpec& spec, const Settings& settings) {
     std::string operator()(std::monostate) const { return ""; }
     std::string operator()(bool Settings::*field) const { return settings.*field ? "yes" : "no"; }
     std::string operator()(int64_t Settings::*field) const {
+      if (spec.kind == OptionKind::kEvents) return format_event_classes(static_cast<uint32_t>(settings.*field));
       if (spec.kind != OptionKind::kOctal) return std::to_string(settings.*field);
       char digits[24];
       const auto [end, error] = std::to_chars(digits, digits + sizeof digits, settings.*field, 8);
@@ -220,6 +229,9 @@ std::string format_option_for_file(const OptionSpec& spec, const Settings& setti
   if (const auto* field = std::get_if<uint64_t Settings::*>(&spec.target)) return with_unit(settings.**field);
   const std::string text = format_option(spec, settings);
   if (spec.name == "unixsocket" && text.empty()) return "off";
+  if (spec.kind == OptionKind::kEvents) {
+    return quote_word(format_event_classes(static_cast<uint32_t>(settings.*std::get<int64_t Settings::*>(spec.target)), true));
+  }
   return spec.kind == OptionKind::kText || spec.kind == OptionKind::kChoice ? quote_word(text) : text;
 }
 

@@ -66,6 +66,7 @@ Server::Server(Options& options, Storage& storage) : options_(options), storage_
   shared_.services.server = this;
   shared_.services.pubsub = &pubsub_;
   shared_.services.monitors = &monitors_;
+  shared_.services.notifications = &notifications_;
   shared_.journal = &storage.journal();
   shared_.extents = &storage.extents();
   set_live(shared_.live, settings);
@@ -85,6 +86,7 @@ Server::~Server() { workers_.reset(); }
 void Server::set_planes(Keyspace* keyspace, PromptStore* prompt) {
   shared_.services.keyspace = keyspace;
   shared_.services.prompt = prompt;
+  keyspace->set_observer(&notifications_);
   set_memory_limits(options_.settings());
 }
 
@@ -116,7 +118,7 @@ void Server::hook_options() {
                                 "hash-max-listpack-entries", "hash-max-listpack-value", "list-max-listpack-size",
                                 "list-compress-depth", "zset-max-listpack-entries", "zset-max-listpack-value",
                                 "set-max-intset-entries", "set-max-listpack-entries", "set-max-listpack-value", "hll-sparse-max-bytes",
-                                "stream-node-max-bytes", "stream-node-max-entries"}) {
+                                "stream-node-max-bytes", "stream-node-max-entries", "notify-keyspace-events"}) {
     options_.on_change(name, memory);
   }
 }
@@ -130,6 +132,8 @@ void Server::set_memory_limits(const Settings& settings) {
   limits.active_expire = settings.active_expire;
   limits.hll_sparse_max_bytes = settings.hll_sparse_max_bytes;
   limits.maxmemory = settings.maxmemory_bytes;
+  notifications_.set_classes(static_cast<uint32_t>(settings.notify_classes));
+  limits.events = wanted_events(static_cast<uint32_t>(settings.notify_classes));
   collection_limits().list_listpack_size = settings.list_max_listpack_size;
   collection_limits().hash_entries = static_cast<uint64_t>(settings.hash_max_listpack_entries);
   collection_limits().hash_value_bytes = settings.hash_max_listpack_value;
@@ -324,9 +328,11 @@ void Server::pause_clients(int64_t duration_ms, bool only_writes) {
   constexpr int64_t kLongest = 365LL * 24 * 3600 * 1000;
   shared_.pause.pause(monotonic_ms() + std::min(duration_ms, kLongest),
                       only_writes ? ClientPause::Mode::kWrites : ClientPause::Mode::kAll);
+  shared_.services.keyspace->settings.keeps_all_until_ms = shared_.pause.until_ms();
 }
 
 void Server::unpause_clients() {
+  shared_.services.keyspace->settings.keeps_all_until_ms = 0;
   shared_.pause.end();
   for (const auto& thread : threads_) thread->post_unpause();
 }

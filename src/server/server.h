@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/worker_pool.h"
+#include "command/notifications.h"
 #include "command/pubsub.h"
 #include "command/server_control.h"
 #include "server/balancer.h"
@@ -61,6 +62,7 @@ class Server final : public ServerControl {
   Options& options_;
   Storage& storage_;
   PubSub pubsub_;
+  Notifications notifications_{pubsub_};
   MonitorFeed monitors_;
   ServerShared shared_;
   std::unique_ptr<WorkerPool> workers_;

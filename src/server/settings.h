@@ -69,6 +69,9 @@ struct Settings {
   int64_t stream_node_max_entries = 100;
   uint64_t prompt_budget_bytes = 0;                 // 0: chosen at start from the disk
 
+  // Events.
+  int64_t notify_classes = 0;                       // KeyEvent bits and the forms, as parse_event_classes()
+
   // Logging.
   std::string loglevel = "notice";
   std::string logfile;                              // empty: standard error
