@@ -100,7 +100,7 @@ Outcome pfadd_command(CommandContext& ctx) {
   if (raised) {
     if (!damaged) hll::mark_stale(fresh);
     sketch.store(fresh);
-    access.event(KeyEvent::kString, "pfadd", ctx.session.database, key);
+    if (!damaged) access.event(KeyEvent::kString, "pfadd", ctx.session.database, key);
   }
   ctx.require_lsn(access.finish());
   damaged ? ctx.reply.error(kDamaged) : ctx.reply.integer(raised);
@@ -207,7 +207,7 @@ Outcome pfdebug_command(CommandContext& ctx) {
   const std::string_view what = ctx.arg(1);
   if (!admitted(ctx, key.bytes.size() + kRecordBytes)) return Outcome::kDone;
   KeyAccess access(keyspace, key);
-  Sketch sketch(ctx, access, key, KeyAccess::Lookup::kRead);
+  Sketch sketch(ctx, access, key, KeyAccess::Lookup::kWrite);
   const auto finish = [&] {
     ctx.require_lsn(access.finish());
     return Outcome::kDone;

@@ -77,6 +77,23 @@ void add_one(TypedKey& set, std::string_view member, double score, const AddOpti
   ++(there ? result.updated : result.added);
 }
 
+// Without conditions: one delta, unless everything is there already.
+void add_many(CommandContext& ctx, TypedKey& set, const std::vector<double>& scores, size_t first, AddResult& result) {
+  const auto member = [&](size_t i) { return ctx.arg(first + 2 * i + 1); };
+  bool changes = !set.exists();
+  for (size_t i = 0; i < scores.size() && !changes; ++i) {
+    double old = 0;
+    changes = !SortedSetReader(set.entry()).score(member(i), old) || old != scores[i];
+  }
+  if (!changes) return;
+  const uint64_t before = set.exists() ? SortedSetReader(set.entry()).size() : 0;
+  SortedSetDelta delta(delta_of_thread(), Op::kSet);
+  for (size_t i = 0; i < scores.size(); ++i) delta.member(member(i)).score(scores[i]);
+  set.change(delta_of_thread());
+  result.added = static_cast<int64_t>(SortedSetReader(set.entry()).size() - before);
+  result.updated = 1;
+}
+
 Outcome add_generic(CommandContext& ctx, AddOptions options, size_t first) {
   std::vector<double> scores;
   for (size_t i = first; i < ctx.argc(); i += 2) {
@@ -91,12 +108,7 @@ Outcome add_generic(CommandContext& ctx, AddOptions options, size_t first) {
   if (scores.size() == 1 || options.conditional() || options.changed) {
     for (size_t i = 0; i < scores.size() && !result.nan; ++i) add_one(set, ctx.arg(first + 2 * i + 1), scores[i], options, result);
   } else {
-    const uint64_t before = set.exists() ? SortedSetReader(set.entry()).size() : 0;
-    SortedSetDelta delta(delta_of_thread(), Op::kSet);
-    for (size_t i = 0; i < scores.size(); ++i) delta.member(ctx.arg(first + 2 * i + 1)).score(scores[i]);
-    set.change(delta_of_thread());
-    result.added = static_cast<int64_t>(SortedSetReader(set.entry()).size() - before);
-    result.updated = 1;
+    add_many(ctx, set, scores, first, result);
   }
   if (result.added > 0 || result.updated > 0) set.event(KeyEvent::kSortedSet, options.increment ? "zincr" : "zadd");
   if (result.nan) {

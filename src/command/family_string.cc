@@ -125,7 +125,7 @@ Outcome set_value(CommandContext& ctx, const SetRequest& request) {
   if (!argument || !admitted(ctx, key.bytes.size() + argument->value().record_bytes() + 32)) return Outcome::kDone;
 
   KeyAccess access(keyspace, key);
-  const Found found = access.find(database, key, options.get ? KeyAccess::Lookup::kUpdate : KeyAccess::Lookup::kWrite);
+  const Found found = access.find(database, key, options.get ? KeyAccess::Lookup::kRead : KeyAccess::Lookup::kWrite);
   std::optional<PendingValue> old;
   if (options.get && found) {
     if (found.entry->type() != ValueType::kString) {
@@ -176,7 +176,7 @@ Outcome getdel_command(CommandContext& ctx) {
   const Key key = keyspace.key(ctx.arg(1));
   if (!admitted(ctx, key.bytes.size() + 16)) return Outcome::kDone;
   KeyAccess access(keyspace, key);
-  const Found found = access.find(ctx.session.database, key, KeyAccess::Lookup::kUpdate);
+  const Found found = access.find(ctx.session.database, key, KeyAccess::Lookup::kRead);
   if (must_move_to_worker(ctx, found)) return Outcome::kNeedsWorker;
   std::optional<PendingValue> old;
   const bool wrong_type = found && found.entry->type() != ValueType::kString;
@@ -206,7 +206,7 @@ Outcome getex_command(CommandContext& ctx) {
   const bool changes = options.expire_position != 0 || options.persist;
   if (changes && !admitted(ctx, key.bytes.size() + 32)) return Outcome::kDone;
   KeyAccess access(keyspace, key);
-  const Found found = access.find(database, key, KeyAccess::Lookup::kUpdate);
+  const Found found = access.find(database, key, KeyAccess::Lookup::kRead);
   if (must_move_to_worker(ctx, found)) return Outcome::kNeedsWorker;
   if (!found || found.entry->type() != ValueType::kString) {
     found ? ctx.reply.error(kWrongType) : ctx.reply.nil();

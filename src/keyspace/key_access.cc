@@ -144,29 +144,27 @@ Found KeyAccess::find(int database, const Key& key, Lookup lookup) {
   Keyspace::Stripe& home = stripe(key);
   Shard* shard = keyspace_.shard_if(home, database);
   Found found = shard ? shard->find(key.hash, key.bytes) : Found{};
-  const bool reads = lookup == Lookup::kRead || lookup == Lookup::kNoTouch;
   if (found && found.entry->has_expiry() && wall_ms() > found.entry->expiry()) {
-    // Under CLIENT PAUSE an expired key stays, and is not shown.
-    if (reads && keyspace_.keeps_all()) return count_miss(home, database, key), Found{};
-    // The record is small and frees: the journal keeps a reserve for it, so a full disk does not stand in the way.
-    (void)keyspace_.admit(key.bytes.size() + 16, WriteKind::kFrees);
-    erase(database, key, found);
-    event(KeyEvent::kExpired, "expired", database, key);
-    ++home.expired;
+    if (!keyspace_.keeps_all()) expire(database, key, found);
     found = {};
   }
-  if (found && found.entry->type() == ValueType::kHash && !(reads && keyspace_.keeps_all())) {
-    found = expire_elements(database, key, found);
-  }
-  if (reads || lookup == Lookup::kUpdate) {
-    if (found) {
-      ++home.hits;
-    } else {
-      count_miss(home, database, key);
-    }
-  }
-  if (found && !no_touch_ && lookup != Lookup::kNoTouch && lookup != Lookup::kPeek) keyspace_.touch(*found.entry);
+  if (found && found.entry->type() == ValueType::kHash && !keyspace_.keeps_all()) found = expire_elements(database, key, found);
+  if (lookup == Lookup::kRead || lookup == Lookup::kNoTouch) count_lookup(database, key, static_cast<bool>(found));
+  if (found && !no_touch_ && (lookup == Lookup::kRead || lookup == Lookup::kWrite)) keyspace_.touch(*found.entry);
   return found;
+}
+
+void KeyAccess::expire(int database, const Key& key, Found found) {
+  // The record is small and frees: the journal keeps a reserve for it, so a full disk does not stand in the way.
+  (void)keyspace_.admit(key.bytes.size() + 16, WriteKind::kFrees);
+  erase(database, key, found);
+  event(KeyEvent::kExpired, "expired", database, key);
+  ++stripe(key).expired;
+}
+
+// A key that expired under CLIENT PAUSE was not found, and is there: it goes when another one takes its place.
+void KeyAccess::drop_hidden(int database, const Key& key) {
+  if (const Found hidden = find_again(database, key)) expire(database, key, hidden);
 }
 
 // Elements that are due are removed before anybody sees the value, as far as that is quickly done; readers skip the rest.
@@ -191,7 +189,7 @@ Found KeyAccess::change(int database, const Key& key, Found found, ValueType typ
   Keyspace::Stripe& home = stripe(key);
   Shard& shard = keyspace_.shard(home, database);
   const uint64_t before = shard.memory_bytes();
-  if (!found) event(KeyEvent::kNew, "new", database, key);
+  if (!found) make_way(database, key);
   found = apply_delta(shard, found, key.hash, key.bytes, type, delta, keyspace_.new_clock());
   keyspace_.report_memory(home, static_cast<int64_t>(shard.memory_bytes() - before));
   const ValueOps& ops = *value_ops(type);
@@ -205,7 +203,7 @@ Entry* KeyAccess::set_typed(int database, const Key& key, Found found, const New
   Keyspace::Stripe& home = stripe(key);
   Shard& shard = keyspace_.shard(home, database);
   const uint64_t before = shard.memory_bytes();
-  if (!found) event(KeyEvent::kNew, "new", database, key);
+  if (!found) make_way(database, key);
   Entry* entry;
   if (value.object || !value.bytes.empty()) {
     entry = shard.store(found, key.hash, key.bytes, value, expiry_ms, keyspace_.new_clock());
@@ -240,7 +238,7 @@ Entry* KeyAccess::set(int database, const Key& key, Found found, const NewValue&
   Keyspace::Stripe& home = stripe(key);
   Shard& shard = keyspace_.shard(home, database);
   const uint64_t before = shard.memory_bytes();
-  if (!found) event(KeyEvent::kNew, "new", database, key);
+  if (!found) make_way(database, key);
   Entry* entry = shard.store(found, key.hash, key.bytes, value, expiry_ms, keyspace_.new_clock());
   keyspace_.report_memory(home, static_cast<int64_t>(shard.memory_bytes() - before));
   changed(home, database, key);

@@ -255,10 +255,9 @@ class KeyAccess {
  public:
   enum class All { kAll };
   enum class Lookup {
-    kRead,     // counts a hit or a miss, and is an access; nothing is changed by what it finds
-    kUpdate,   // as kRead, by a command that may change what it finds
+    kRead,     // counts a hit or a miss, and is an access
     kWrite,    // an access
-    kNoTouch,  // counts, is no access; nothing is changed by what it finds
+    kNoTouch,  // counts, is no access
     kPeek,     // neither
   };
 
@@ -275,9 +274,18 @@ class KeyAccess {
   // scope all of that is the scope's, and the answer 0.
   Lsn finish();
 
-  // Empty when there is no such key, or when it expired (it is removed then, with a record). Views into the entry last until
+  // Empty when there is no such key, or when it expired (it is removed then, with a record; under CLIENT PAUSE it is only hidden). Views into the entry last until
   // the next change or finish().
   Found find(int database, const Key& key, Lookup lookup = Lookup::kRead);
+  // A hit or a miss of a key that was looked for with another Lookup.
+  void count_lookup(int database, const Key& key, bool hit) {
+    if (hit) {
+      ++stripe(key).hits;
+    } else {
+      ++stripe(key).misses;
+      event(KeyEvent::kMiss, "keymiss", database, key);
+    }
+  }
 
   // Where a key stands now that others were changed: as find(), without a look at times.
   Found find_again(int database, const Key& key) { return keyspace_.shard(stripe(key), database).find(key.hash, key.bytes); }
@@ -332,11 +340,14 @@ class KeyAccess {
  private:
   friend class Keyspace;
 
+  void expire(int database, const Key& key, Found found);
   Found expire_elements(int database, const Key& key, Found found);
-  void count_miss(Keyspace::Stripe& home, int database, const Key& key) {
-    ++home.misses;
-    event(KeyEvent::kMiss, "keymiss", database, key);
+  // In front of every change that makes a key.
+  void make_way(int database, const Key& key) {
+    if (keyspace_.settings.keeps_all_until_ms.load(std::memory_order_relaxed) != 0) [[unlikely]] drop_hidden(database, key);
+    event(KeyEvent::kNew, "new", database, key);
   }
+  void drop_hidden(int database, const Key& key);
   // Every change of a key passes here.
   void changed(Keyspace::Stripe& home, int database, const Key& key) {
     if (home.watchers.load(std::memory_order_relaxed) != 0) [[unlikely]] tell_change(database, key);

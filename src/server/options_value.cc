@@ -182,7 +182,7 @@ Parsed parse_option(const OptionSpec& spec, std::string_view text, Settings& set
     case OptionKind::kLimits: return parse_limits(spec, text, settings);
     case OptionKind::kEvents: {
       const auto classes = parse_event_classes(text);
-      if (!classes) return refuse(spec, "Invalid event class character. Use 'Ag$lszhxeKEtmdn'.");
+      if (!classes) return refuse(spec, "Invalid event class character. Use 'Ag$lshzxeKEtmdn'.");
       settings.*std::get<int64_t Settings::*>(spec.target) = *classes;
       return {};
     }
