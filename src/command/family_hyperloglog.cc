@@ -276,7 +276,7 @@ Outcome pfselftest_command(CommandContext& ctx) {
 // Arity, flags, keys and documentation come from Redis' own table (redis_facts.cc).
 constexpr CommandSpec kHyperLogLogCommands[] = {
     {.name = "pfadd", .handler = pfadd_command},
-    {.name = "pfcount", .handler = pfcount_command},
+    {.name = "pfcount", .flags = kMayReplicate, .handler = pfcount_command},
     {.name = "pfdebug", .handler = pfdebug_command, .status = "differs: no SIMD"},
     {.name = "pfmerge", .handler = pfmerge_command},
     {.name = "pfselftest", .handler = pfselftest_command},

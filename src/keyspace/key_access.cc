@@ -148,8 +148,8 @@ Found KeyAccess::find(int database, const Key& key, Lookup lookup) {
     if (!keyspace_.keeps_all()) expire(database, key, found);
     found = {};
   }
-  if (found && found.entry->type() == ValueType::kHash && !keyspace_.keeps_all()) found = expire_elements(database, key, found);
   if (lookup == Lookup::kRead || lookup == Lookup::kNoTouch) count_lookup(database, key, static_cast<bool>(found));
+  if (found && found.entry->type() == ValueType::kHash && !keyspace_.keeps_all()) found = expire_elements(database, key, found);
   if (found && !no_touch_ && (lookup == Lookup::kRead || lookup == Lookup::kWrite)) keyspace_.touch(*found.entry);
   return found;
 }

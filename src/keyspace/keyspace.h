@@ -58,6 +58,8 @@ struct KeyspaceSettings {
   std::atomic<uint32_t> lfu_log_factor{10};
   std::atomic<uint32_t> lfu_decay_minutes{1};
   std::atomic<bool> active_expire{true};
+  std::atomic<uint32_t> expire_effort{1};        // 1 to 10
+  std::atomic<uint32_t> eviction_tenacity{10};   // 0 to 100
   // On base/clock.h's monotonic_ms(); while it lies ahead (CLIENT PAUSE) nothing is removed because it expired, and nothing is evicted.
   std::atomic<int64_t> keeps_all_until_ms{0};
   std::atomic<uint32_t> events{0};  // KeyEvents that somebody wants to hear of; 0: none
@@ -210,8 +212,12 @@ class Keyspace : public Plane {
   Lsn append_effects(std::vector<ExtentRef>& freed, std::vector<std::unique_ptr<Shard>>& detached);
   Lsn release(const std::array<uint64_t, kStripes / 64>& set, Lsn lsn);
   void release_events(Lsn visible);
+  // keyspace_evict.cc
   bool evict_one();
-  bool evict_from(unsigned stripe_number);
+  bool evict(const EvictionCandidate& candidate, EvictionPolicy policy);
+  int64_t eviction_score(const Entry& entry, EvictionPolicy policy) const;
+  size_t sample_stripe(unsigned number, EvictionPolicy policy, size_t most, std::vector<EvictionCandidate>& candidates);
+  std::vector<EvictionCandidate> sample_keys(EvictionPolicy policy);
   uint64_t expire_due(unsigned stripe_number, int64_t now_ms, uint64_t limit);
   uint64_t expire_elements(unsigned stripe_number, int64_t now_ms, uint64_t limit);
   bool free_garbage(int64_t deadline_us);
@@ -245,6 +251,7 @@ class Keyspace : public Plane {
   bool trimmed_ = true;
 
   WatchRegistry watches_;
+  EvictionPool evictions_;
 
   std::mutex garbage_mutex_;
   std::vector<Garbage> garbage_;
