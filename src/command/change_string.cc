@@ -27,7 +27,13 @@ class LiveString final : public MutableString {
     changed_ = true;
   }
   bool changed() const { return changed_; }
-  bool raw() const { return found_.entry->encoding() == Encoding::kInlineRaw || found_.entry->encoding() == Encoding::kHeap; }
+  // As Redis has a string that a command may change; no change of the bytes.
+  void make_raw() {
+    if (found_.entry->encoding() == Encoding::kInlineRaw || found_.entry->encoding() == Encoding::kHeap || bytes().empty()) return;
+    const char last = bytes().back();
+    access_.set_range(database_, key_, found_, bytes().size() - 1, {&last, 1});
+    found_ = access_.find_again(database_, key_);
+  }
 
  private:
   KeyAccess& access_;
@@ -56,15 +62,9 @@ class LooseString final : public MutableString {
   bool changed_ = false;
 };
 
-void run_on(MutableString& string, uint64_t least_bytes, bool raw, StringChange& change) {
-  const std::string_view bytes = string.bytes();
-  if (bytes.size() < least_bytes) {
-    string.write(least_bytes - 1, std::string_view("\0", 1));
-  } else if (!raw && !bytes.empty()) {
-    const char last = bytes.back();
-    string.write(bytes.size() - 1, {&last, 1});  // makes it raw
-  }
-  change.run(string);
+bool run_on(MutableString& string, uint64_t least_bytes, StringChange& change) {
+  if (string.bytes().size() < least_bytes) string.write(least_bytes - 1, std::string_view("\0", 1));
+  return change.run(string);
 }
 
 // On a worker, without locks: the changed bytes, then the key again. `again`: it changed meanwhile.
@@ -74,7 +74,7 @@ void change_extent(CommandContext& ctx, const Key& key, const PendingValue& old,
   std::optional<std::string> bytes = old.bytes(ctx);
   if (!bytes) return;
   LooseString string(std::move(*bytes));
-  run_on(string, least_bytes, true, change);
+  const bool tells = run_on(string, least_bytes, change);
   if (!string.changed()) {
     *ran = true;
     return;
@@ -98,7 +98,7 @@ void change_extent(CommandContext& ctx, const Key& key, const PendingValue& old,
     return give_back();
   }
   access.set(ctx.session.database, key, found, value, found.entry->has_expiry() ? found.entry->expiry() : 0);
-  access.event(KeyEvent::kString, "setbit", ctx.session.database, key);
+  if (tells) access.event(KeyEvent::kString, "setbit", ctx.session.database, key);
   ctx.require_lsn(access.finish());
   *ran = true;
 }
@@ -142,8 +142,9 @@ Outcome run_string_change(CommandContext& ctx, const Key& key, uint64_t least_by
       found = access.find_again(database, key);
     }
     LiveString string(access, database, key, found);
-    run_on(string, least_bytes, string.raw(), change);
-    if (string.changed()) access.event(KeyEvent::kString, "setbit", database, key);
+    if (string.bytes().size() >= least_bytes) string.make_raw();
+    const bool tells = run_on(string, least_bytes, change);
+    if (tells && string.changed()) access.event(KeyEvent::kString, "setbit", database, key);
     ctx.require_lsn(access.finish());
     *ran = true;
     return Outcome::kDone;

@@ -19,8 +19,8 @@ class MutableString {
   virtual void write(uint64_t offset, std::string_view bytes) = 0;
 };
 
-// Calls change(MutableString&) -> void with the string under the key (an empty one is made when there is none) and journals
-// what it wrote, under the name of "setbit" for notifications. The string has `least_bytes` at least when it is called, and is
+// Calls change(MutableString&) -> bool with the string under the key (an empty one is made when there is none) and journals
+// what it wrote; notifications call it "setbit" if `change` says that it did something. The string has `least_bytes` at least when it is called, and is
 // raw from then on, as Redis has it. `change` writes no reply and may be called again when the key changed under a worker: it
 // starts over then. kDone with *ran false: an error was answered.
 template <typename Change>
@@ -30,7 +30,7 @@ Outcome change_string_value(CommandContext& ctx, const Key& key, uint64_t least_
 class StringChange {
  public:
   virtual ~StringChange() = default;
-  virtual void run(MutableString& string) = 0;
+  virtual bool run(MutableString& string) = 0;
 };
 Outcome run_string_change(CommandContext& ctx, const Key& key, uint64_t least_bytes, bool* ran, StringChange& change);
 
@@ -39,7 +39,7 @@ Outcome change_string_value(CommandContext& ctx, const Key& key, uint64_t least_
   class Erased final : public StringChange {
    public:
     explicit Erased(Change& call) : call_(call) {}
-    void run(MutableString& string) override { call_(string); }
+    bool run(MutableString& string) override { return call_(string); }
 
    private:
     Change& call_;

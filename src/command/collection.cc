@@ -15,6 +15,7 @@ bool TypedKeys::replace(size_t index, ValueType type, const std::string& encoded
   if (!admitted(ctx_, key.bytes.size() + encoded.size() + 48)) return false;
   const Found found = find(index, KeyAccess::Lookup::kPeek);
   if (!encoded.empty()) {
+    access_.event_overwritten(database, key, found, type);
     access_.set_typed(database, key, found, {.kind = NewValue::Kind::kTyped, .type = type, .encoded = encoded}, 0);
     access_.event(kind, event, database, key);
   } else if (found) {

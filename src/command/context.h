@@ -18,6 +18,7 @@ namespace pion {
 
 class Keyspace;
 class MonitorFeed;
+class Notifications;
 class PromptStore;
 class PubSub;
 class SlowLog;
@@ -62,6 +63,7 @@ struct Services {
   PubSub* pubsub = nullptr;
   MonitorFeed* monitors = nullptr;
   SlowLog* slow_log = nullptr;
+  Notifications* notifications = nullptr;
 };
 
 class CommandContext {

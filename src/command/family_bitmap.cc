@@ -28,6 +28,7 @@ Outcome setbit_command(CommandContext& ctx) {
     before = old & mask;
     const char fresh = static_cast<char>(*bit ? old | mask : old & ~mask);
     if (before != (*bit != 0)) string.write(at, {&fresh, 1});
+    return true;
   });
   if (ran) ctx.reply.integer(before);
   return outcome;

@@ -92,8 +92,10 @@ void reply_answers(ReplyWriter& reply, const Answers& answers) {
   for (const auto& answer : answers) answer ? reply.integer(*answer) : reply.nil();
 }
 
-void run_ops(MutableString& string, const std::vector<FieldOp>& ops, Answers& answers) {
+// Whether any of them wrote, be it what was there.
+bool run_ops(MutableString& string, const std::vector<FieldOp>& ops, Answers& answers) {
   answers.clear();
+  bool wrote = false;
   for (const FieldOp& op : ops) {
     const int64_t old = read_field(string.bytes(), op.field);
     if (op.kind == FieldOp::Kind::kGet) {
@@ -103,6 +105,7 @@ void run_ops(MutableString& string, const std::vector<FieldOp>& ops, Answers& an
     const bool sets = op.kind == FieldOp::Kind::kSet;
     const auto fresh = fit_field(op.field, sets ? op.value : old, sets ? 0 : op.value, op.overflow);
     answers.push_back(!fresh ? std::nullopt : std::optional(sets ? old : *fresh));
+    wrote = wrote || fresh;
     if (!fresh || *fresh == old) continue;
     char window[kFieldBytes];
     const uint64_t first = op.field.first_byte(), count = op.field.last_byte() - first + 1;
@@ -110,6 +113,7 @@ void run_ops(MutableString& string, const std::vector<FieldOp>& ops, Answers& an
     write_field(window, op.field, *fresh);
     string.write(first, {window, count});
   }
+  return wrote;
 }
 
 Outcome read_fields(CommandContext& ctx, const std::vector<FieldOp>& ops) {
@@ -164,7 +168,7 @@ Outcome run_fields(CommandContext& ctx, bool read_only_command) {
   bool ran = false;
   const Key key = ctx.services.keyspace->key(ctx.arg(1));
   const Outcome outcome =
-      change_string_value(ctx, key, least_bytes, &ran, [&](MutableString& string) { run_ops(string, ops, answers); });
+      change_string_value(ctx, key, least_bytes, &ran, [&](MutableString& string) { return run_ops(string, ops, answers); });
   if (ran) reply_answers(ctx.reply, answers);
   return outcome;
 }

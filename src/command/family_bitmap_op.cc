@@ -153,6 +153,7 @@ void store(CommandContext& ctx, KeyAccess& access, const Key& destination, const
   const Found found = access.find(ctx.session.database, destination, KeyAccess::Lookup::kPeek);
   if (result.size > 0) {
     const NewValue value = result.extent ? NewValue::of_extent(result.extent, result.size) : NewValue::of_raw(result.bytes);
+    access.event_overwritten(ctx.session.database, destination, found, ValueType::kString);
     access.set(ctx.session.database, destination, found, value, 0);
     access.event(KeyEvent::kString, "set", ctx.session.database, destination);
   } else if (found) {
@@ -163,17 +164,22 @@ void store(CommandContext& ctx, KeyAccess& access, const Key& destination, const
 
 enum class Look { kReady, kAnswered, kNeedsWorker };
 
-// Under the locks: what the sources hold. `lookup` counts only once.
-Look look_at(CommandContext& ctx, KeyAccess& access, std::span<const Key> keys, KeyAccess::Lookup lookup, std::vector<Source>& sources) {
+// Under the locks: what the sources hold. Hits and misses are counted at the `first` look.
+Look look_at(CommandContext& ctx, KeyAccess& access, std::span<const Key> keys, bool first, std::vector<Source>& sources) {
+  using Lookup = KeyAccess::Lookup;
   uint64_t work = 0;
   for (const Key& key : keys) {
-    const Found found = access.find(ctx.session.database, key, lookup);
+    const Found found = access.find(ctx.session.database, key, Lookup::kPeek);
+    if (found && found.entry->type() != ValueType::kString) break;
+    if (found) work += is_extent(found) ? kWorkOnReactor + 1 : string_size(*found.entry);
+    if (work > kWorkOnReactor && !ctx.on_worker) return Look::kNeedsWorker;
+  }
+  for (const Key& key : keys) {
+    const Found found = access.find(ctx.session.database, key, first ? Lookup::kRead : Lookup::kPeek);
     if (found && found.entry->type() != ValueType::kString) {
       ctx.reply.error(kWrongType);
       return Look::kAnswered;
     }
-    if (found) work += is_extent(found) ? kWorkOnReactor + 1 : string_size(*found.entry);
-    if (work > kWorkOnReactor && !ctx.on_worker) return Look::kNeedsWorker;
   }
   sources.clear();
   for (const Key& key : keys) {
@@ -193,8 +199,7 @@ Outcome run(CommandContext& ctx, BitOp op) {
   std::vector<Source> sources;
   for (int attempt = 0;; ++attempt) {
     std::optional<KeyAccess> access(std::in_place, keyspace, keys);
-    const auto lookup = attempt == 0 ? KeyAccess::Lookup::kRead : KeyAccess::Lookup::kPeek;
-    const Look look = look_at(ctx, *access, source_keys, lookup, sources);
+    const Look look = look_at(ctx, *access, source_keys, attempt == 0, sources);
     if (look == Look::kNeedsWorker) return Outcome::kNeedsWorker;
     if (look == Look::kAnswered) {
       ctx.require_lsn(access->finish());

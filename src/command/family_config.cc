@@ -16,8 +16,9 @@ Outcome config_get(CommandContext& context) {
   for (size_t i = 2; i < context.argc(); i++) {
     const bool is_pattern = context.arg(i).find_first_of("[*?") != std::string_view::npos;
     for (ConfigValue& value : context.services.server->config_get(context.arg(i))) {
+      if (!seen.insert(value.name).second) continue;
       if (!is_pattern) value.name = context.arg(i);  // answered as it was asked, also in its case
-      if (seen.insert(value.name).second) values.push_back(std::move(value));
+      values.push_back(std::move(value));
     }
   }
   context.reply.map(static_cast<int64_t>(values.size()));

@@ -192,7 +192,12 @@ Outcome hsetex_command(CommandContext& ctx) {
     // Written and expired at once: what was there goes.
     HashDelta delta(delta_of_thread(), Op::kRemove);
     for (size_t i = options.first; i < ctx.argc(); i += 2) delta.field(ctx.arg(i));
-    if (hash.exists()) hash.change(delta_of_thread(), KeyEvent::kHash, "hdel");
+    const auto tell = [&](KeyEvent kind, std::string_view name) { hash.access().event(kind, name, ctx.session.database, hash.key()); };
+    if (!hash.exists()) tell(KeyEvent::kNew, "new");
+    if (hash.exists()) hash.change(delta_of_thread());
+    tell(KeyEvent::kHash, "hset");
+    tell(KeyEvent::kHash, "hdel");
+    if (!hash.exists()) tell(KeyEvent::kGeneric, "del");
   } else {
     const Op op = options.expiry ? Op::kSetExpiring : options.keep ? Op::kSetKeeping : Op::kSet;
     HashDelta delta(delta_of_thread(), op);

@@ -100,7 +100,7 @@ Outcome pfadd_command(CommandContext& ctx) {
   if (raised) {
     if (!damaged) hll::mark_stale(fresh);
     sketch.store(fresh);
-    access.event(KeyEvent::kString, "pfadd", ctx.session.database, key);
+    if (!damaged) access.event(KeyEvent::kString, "pfadd", ctx.session.database, key);
   }
   ctx.require_lsn(access.finish());
   damaged ? ctx.reply.error(kDamaged) : ctx.reply.integer(raised);
@@ -207,7 +207,7 @@ Outcome pfdebug_command(CommandContext& ctx) {
   const std::string_view what = ctx.arg(1);
   if (!admitted(ctx, key.bytes.size() + kRecordBytes)) return Outcome::kDone;
   KeyAccess access(keyspace, key);
-  Sketch sketch(ctx, access, key, KeyAccess::Lookup::kRead);
+  Sketch sketch(ctx, access, key, KeyAccess::Lookup::kWrite);
   const auto finish = [&] {
     ctx.require_lsn(access.finish());
     return Outcome::kDone;
@@ -276,7 +276,7 @@ Outcome pfselftest_command(CommandContext& ctx) {
 // Arity, flags, keys and documentation come from Redis' own table (redis_facts.cc).
 constexpr CommandSpec kHyperLogLogCommands[] = {
     {.name = "pfadd", .handler = pfadd_command},
-    {.name = "pfcount", .handler = pfcount_command},
+    {.name = "pfcount", .flags = kMayReplicate, .handler = pfcount_command},
     {.name = "pfdebug", .handler = pfdebug_command, .status = "differs: no SIMD"},
     {.name = "pfmerge", .handler = pfmerge_command},
     {.name = "pfselftest", .handler = pfselftest_command},

@@ -41,9 +41,23 @@ bool is_long(const Found& found) {
   return found && found.entry->type() != ValueType::kString && value_ops(found.entry->type())->length(*found.entry) > kElementsOnReactor;
 }
 
+// What was at the target; told behind the command's own events.
+class Overwritten {
+ public:
+  Overwritten(const Found& target, const Entry& source) : any_(target), other_type_(target && target.entry->type() != source.type()) {}
+  void tell(KeyAccess& access, const Place& to) const {
+    if (any_) access.event(KeyEvent::kOverwritten, "overwritten", to.database, to.key);
+    if (other_type_) access.event(KeyEvent::kTypeChanged, "type_changed", to.database, to.key);
+  }
+
+ private:
+  const bool any_, other_type_;
+};
+
 // Sets the target to what the source's entry holds. The value of another type than string is copied, unless it was taken out.
 void set_whole(KeyAccess& access, const Place& to, Found target, NewValue value, const Entry& source, Object* moved) {
   const int64_t expiry_ms = source.has_expiry() ? source.expiry() : 0;
+  if (target) access.event(KeyEvent::kNew, "new", to.database, to.key);  // Redis deletes what is there first
   if (value.kind != NewValue::Kind::kTyped) {
     access.set(to.database, to.key, target, value, expiry_ms);
     return;
@@ -77,11 +91,13 @@ Moved relocate(CommandContext& ctx, const Place& from, const Place& to, bool rep
       value.moved = from.key.bytes != to.key.bytes;
       Object* object = nullptr;
       if (source.entry->encoding() == Encoding::kObject) object = access.take_object(from.database, from.key, source).release();
+      const Overwritten overwritten(target, *source.entry);
       set_whole(access, to, target, value, *source.entry, object);
       // Setting may have moved table slots, never the entry.
       access.erase(from.database, from.key, access.find_again(from.database, from.key));
       access.event(KeyEvent::kGeneric, events.first, from.database, from.key);
       access.event(KeyEvent::kGeneric, events.second, to.database, to.key);
+      overwritten.tell(access, to);
     }
   }
   ctx.require_lsn(access.finish());
@@ -164,8 +180,10 @@ Outcome copy_attempt(CommandContext& ctx, const CopyRequest& request, CopyState&
     value.extent = *state.copied;
   }
   if (!admitted(ctx, record_bytes_of(value, request.from, request.to))) return Outcome::kDone;
+  const Overwritten overwritten(target, *source.entry);
   set_whole(access, request.to, target, value, *source.entry, nullptr);
   access.event(KeyEvent::kGeneric, "copy_to", request.to.database, request.to.key);
+  overwritten.tell(access, request.to);
   state.copied.reset();
   ctx.require_lsn(access.finish());
   ctx.reply.integer(1);

@@ -3,6 +3,7 @@
 
 #include "base/limits.h"
 #include "command/families.h"
+#include "command/notifications.h"
 #include "command/pubsub.h"
 #include "command/transaction.h"
 
@@ -100,7 +101,8 @@ Outcome publish(CommandContext& context) {
   uint64_t receivers;
   if (context.transaction) {  // goes out behind the transaction's record
     receivers = hub.count_receivers(kind, context.arg(1));
-    context.transaction->publications.push_back({kind, std::string(context.arg(1)), std::string(context.arg(2))});
+    context.services.notifications->publish_later(kind, context.arg(1), context.arg(2));
+    context.transaction->published = true;
   } else {
     receivers = hub.publish(kind, context.arg(1), context.arg(2), 0);
   }

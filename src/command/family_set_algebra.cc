@@ -93,9 +93,10 @@ class Calculation {
 
   Outcome run() {
     for (int attempt = 0;; ++attempt) {
-      if (!sources_.look(attempt == 0 ? KeyAccess::Lookup::kRead : KeyAccess::Lookup::kPeek)) return Outcome::kDone;
+      if (!sources_.look(attempt == 0 ? KeyAccess::Lookup::kWrite : KeyAccess::Lookup::kPeek)) return Outcome::kDone;
       const bool quick = work() <= kElementsOnReactor;
       if (!quick && !ctx_.on_worker) return Outcome::kNeedsWorker;
+      if (attempt == 0) sources_.count_lookups();
       if (!quick && attempt < kFreeAttempts) sources_.let_go();
       result_.clear();
       tracker_.emplace(first_label());
@@ -216,6 +217,7 @@ class Calculation {
     if (result_.count() > 0) {
       const NewValue fresh{.kind = NewValue::Kind::kTyped, .type = ValueType::kSet, .bytes = value.packed, .encoded = encoded,
                            .object = value.object.release()};
+      access.event_overwritten(database, key, found, ValueType::kSet);
       access.set_typed(database, key, found, fresh, 0);
       access.event(KeyEvent::kSet, request_.event, database, key);
     } else if (found) {

@@ -178,10 +178,17 @@ Outcome combine_generic(CommandContext& ctx, CombineRequest request, std::string
   TypedKeys keys(ctx, names);
   std::vector<Source> sources(request.keys);
   // All first: finding one may remove another that has expired.
-  for (size_t i = 0; i < request.keys; ++i) keys.find(i, Lookup::kRead);
+  for (size_t i = 0; i < request.keys; ++i) keys.find(i, Lookup::kWrite);
   uint64_t elements = 0;
+  for (size_t i = 0; i < request.keys && !ctx.on_worker; ++i) {
+    const Found found = keys.find(i, Lookup::kPeek);
+    const ValueOps* const ops = found ? value_ops(found.entry->type()) : nullptr;
+    if (ops) elements += ops->length(*found.entry);
+  }
+  if (elements > kElementsOnReactor) return Outcome::kNeedsWorker;
   for (size_t i = 0; i < request.keys; ++i) {
     const Found found = keys.find(i, Lookup::kPeek);
+    keys.access().count_lookup(ctx.session.database, keys.keys()[i], static_cast<bool>(found));
     if (!found) continue;
     if (found.entry->type() == ValueType::kSortedSet) {
       sources[i].scored.emplace(*found.entry);
@@ -190,10 +197,8 @@ Outcome combine_generic(CommandContext& ctx, CombineRequest request, std::string
     } else {
       return ctx.reply.error(kWrongType), Outcome::kDone;
     }
-    elements += sources[i].size();
   }
   if (!parse_options(ctx, request)) return Outcome::kDone;
-  if (elements > kElementsOnReactor && !ctx.on_worker) return Outcome::kNeedsWorker;
   for (size_t i = 0; i < request.weights.size(); ++i) sources[i].weight = request.weights[i];
   Combined members = combine(sources, request);
   if (request.counts) return ctx.reply.integer(static_cast<int64_t>(members.size())), Outcome::kDone;

@@ -116,12 +116,41 @@ Claim plan_claim(const Stream& stream, const StreamGroup& group, const ClaimOpti
   return claim;
 }
 
+struct AutoClaimOptions {
+  int64_t least_idle_ms = 0, count = 100;
+  StreamId from;
+  bool only_ids = false;
+};
+
+// False: the error was answered.
+bool parse_autoclaim_options(CommandContext& ctx, AutoClaimOptions& options) {
+  if (!number_argument(ctx, 4, options.least_idle_ms, "ERR Invalid min-idle-time argument for XAUTOCLAIM")) return false;
+  if (!range_start_argument(ctx, 5, options.from)) return false;
+  for (size_t i = 6; i < ctx.argc(); ++i) {
+    if (same_word(ctx.arg(i), "COUNT") && i + 1 < ctx.argc()) {
+      if (!range_argument(ctx, ++i, 1, INT64_MAX / 16, options.count, "ERR COUNT must be > 0")) return false;
+    } else if (same_word(ctx.arg(i), "JUSTID")) {
+      options.only_ids = true;
+    } else {
+      return ctx.reply.error(kSyntaxError), false;
+    }
+  }
+  return true;
+}
+
+void count_look(CommandContext& ctx) {
+  const Key key = ctx.services.keyspace->key(ctx.arg(1));
+  KeyAccess access(*ctx.services.keyspace, key);
+  access.find(ctx.session.database, key, Lookup::kRead);
+  ctx.require_lsn(access.finish());
+}
+
 }  // namespace
 
 Outcome xclaim_command(CommandContext& ctx) {
   const std::string_view name = ctx.arg(2), consumer = ctx.arg(3);
   if (!admitted(ctx, 2 * record_bytes_of_arguments(ctx, 2) + ctx.argc() * 24 + 3 * (ctx.arg(1).size() + name.size() + 64))) return Outcome::kDone;
-  StreamKey key(ctx, Lookup::kWrite);
+  StreamKey key(ctx, Lookup::kRead);
   if (!key) return Outcome::kDone;
   if (!key.group(name)) return reply_no_group(ctx, ctx.arg(1), name), Outcome::kDone;
   const int64_t now = wall_ms();
@@ -141,22 +170,14 @@ Outcome xautoclaim_command(CommandContext& ctx) {
   constexpr int64_t kAttempts = 10;       // pending entries looked at for each one claimed
   constexpr int64_t kSomeMemory = 1LL << 42;
   const std::string_view name = ctx.arg(2), consumer = ctx.arg(3);
-  int64_t least_idle_ms = 0, count = 100;
-  StreamId from;
-  bool only_ids = false;
-  if (!number_argument(ctx, 4, least_idle_ms, "ERR Invalid min-idle-time argument for XAUTOCLAIM")) return Outcome::kDone;
-  if (!range_start_argument(ctx, 5, from)) return Outcome::kDone;
-  for (size_t i = 6; i < ctx.argc(); ++i) {
-    if (same_word(ctx.arg(i), "COUNT") && i + 1 < ctx.argc()) {
-      if (!range_argument(ctx, ++i, 1, INT64_MAX / 16, count, "ERR COUNT must be > 0")) return Outcome::kDone;
-    } else if (same_word(ctx.arg(i), "JUSTID")) {
-      only_ids = true;
-    } else {
-      return ctx.reply.error(kSyntaxError), Outcome::kDone;
-    }
+  AutoClaimOptions options;
+  if (!parse_autoclaim_options(ctx, options)) {
+    count_look(ctx);  // Redis looks for the key before it reads the options
+    return Outcome::kDone;
   }
+  const auto& [least_idle_ms, count, from, only_ids] = options;
   if (!admitted(ctx, record_bytes_of_arguments(ctx, 2) + 3 * (ctx.arg(1).size() + name.size() + consumer.size() + 64))) return Outcome::kDone;
-  StreamKey key(ctx, Lookup::kWrite);
+  StreamKey key(ctx, Lookup::kRead);
   if (!key) return Outcome::kDone;
   if (!key.group(name)) return reply_no_group(ctx, ctx.arg(1), name), Outcome::kDone;
   if (count > kSomeMemory) {

@@ -124,7 +124,7 @@ Outcome xackdel_command(CommandContext& ctx) {
   DeleteOptions options;
   if (!admitted(ctx, 2 * record_bytes_of_arguments(ctx, 2))) return Outcome::kDone;
   const std::string_view name = ctx.arg(2);
-  StreamKey key(ctx, Lookup::kWrite);
+  StreamKey key(ctx, Lookup::kRead);
   if (!key || !parse_delete_options(ctx, 3, options)) return Outcome::kDone;
   if (!key.group(name)) return reply_nothing_there(ctx, options), Outcome::kDone;
   std::vector<StreamId> ids;

@@ -154,7 +154,7 @@ Outcome xgroup_help_command(CommandContext& ctx) {
 
 Outcome xack_command(CommandContext& ctx) {
   if (!admitted(ctx, record_bytes_of_arguments(ctx, 2))) return Outcome::kDone;
-  StreamKey key(ctx, Lookup::kWrite);
+  StreamKey key(ctx, Lookup::kRead);
   if (!key) return Outcome::kDone;
   const StreamGroup* group = key.group(ctx.arg(2));
   if (!group) return ctx.reply.integer(0), Outcome::kDone;

@@ -95,7 +95,7 @@ class StreamReader {
     for (const std::string& key : read.keys) keys_.push_back(ctx.services.keyspace->key(key));
     keys_.size() == 1 ? access_.emplace(*ctx.services.keyspace, keys_[0]) : access_.emplace(*ctx.services.keyspace, std::span<const Key>(keys_));
     if (ctx.session.no_touch) access_->no_touch();
-    for (const Key& key : keys_) found_.push_back(access_->find(database_, key, Lookup::kRead));
+    for (const Key& key : keys_) found_.push_back(access_->find(database_, key, Lookup::kWrite));
   }
   ~StreamReader() { ctx_.require_lsn(access_->finish()); }
   StreamReader(const StreamReader&) = delete;
@@ -105,6 +105,7 @@ class StreamReader {
   bool resolve() {
     read_.ids.resize(keys_.size());
     for (size_t i = 0; i < keys_.size(); ++i) {
+      resolved_ = i + 1;
       if (found_[i] && found_[i].entry->type() != ValueType::kStream) return ctx_.reply.error(kWrongType), false;
       if (read_.grouped && (!found_[i] || !stream(i).group(read_.group))) {
         return reply_no_group(ctx_, read_.keys[i], read_.group, " in XREADGROUP with GROUP option"), false;
@@ -112,6 +113,11 @@ class StreamReader {
       if (!resolve_id(i)) return false;
     }
     return true;
+  }
+
+  // Hits and misses as Redis counts them: a look for each id that was resolved, and one for each stream that is read.
+  void count_resolved() {
+    for (size_t i = 0; i < resolved_; ++i) access_->count_lookup(database_, keys_[i], static_cast<bool>(found_[i]));
   }
 
   // More than a reactor should do?
@@ -126,6 +132,7 @@ class StreamReader {
     if (read_.grouped && !admit_deliveries()) return false;
     answers_.resize(keys_.size());
     for (size_t i = 0; i < keys_.size(); ++i) {
+      access_->count_lookup(database_, keys_[i], static_cast<bool>(found_[i]));
       if (!found_[i]) continue;
       if (!read_.grouped) {
         collect_after(i, read_.ids[i]);
@@ -320,6 +327,7 @@ class StreamReader {
   std::vector<Key> keys_;
   std::optional<KeyAccess> access_;
   std::vector<Found> found_;
+  size_t resolved_ = 0;  // keys whose ids were looked at
   std::vector<std::optional<std::vector<Answered>>> answers_;
 };
 
@@ -328,8 +336,10 @@ Outcome read_streams(CommandContext& ctx, bool grouped) {
   read.grouped = grouped;
   if (!parse_read(ctx, read)) return Outcome::kDone;
   StreamReader reader(ctx, read);
-  if (!reader.resolve()) return Outcome::kDone;
-  if (reader.is_long() && !ctx.on_worker) return Outcome::kNeedsWorker;
+  const bool valid = reader.resolve();
+  if (valid && reader.is_long() && !ctx.on_worker) return Outcome::kNeedsWorker;
+  reader.count_resolved();
+  if (!valid) return Outcome::kDone;
   if (reader.must_queue_here()) return reader.wait();
   if (!reader.collect()) return Outcome::kDone;
   return reader.anything() ? (reader.reply(ctx.reply), Outcome::kDone) : reader.wait();

@@ -138,8 +138,11 @@ Outcome set_value(CommandContext& ctx, const SetRequest& request) {
   const bool stores = !(options.nx && found) && !(options.xx && !found);
   if (stores) {
     if (options.keep_ttl && found && found.entry->has_expiry()) expiry_ms = found.entry->expiry();
+    access.event_overwritten(database, key, found, ValueType::kString);
     access.set(database, key, found, argument->value(), expiry_ms);
     argument->used();
+    access.event(KeyEvent::kString, "set", database, key);
+    if (options.expire_position != 0) access.event(KeyEvent::kGeneric, "expire", database, key);
   }
   ctx.require_lsn(access.finish());
   if (options.get) {
@@ -173,13 +176,14 @@ Outcome getdel_command(CommandContext& ctx) {
   const Key key = keyspace.key(ctx.arg(1));
   if (!admitted(ctx, key.bytes.size() + 16)) return Outcome::kDone;
   KeyAccess access(keyspace, key);
-  const Found found = access.find(ctx.session.database, key);
+  const Found found = access.find(ctx.session.database, key, KeyAccess::Lookup::kRead);
   if (must_move_to_worker(ctx, found)) return Outcome::kNeedsWorker;
   std::optional<PendingValue> old;
   const bool wrong_type = found && found.entry->type() != ValueType::kString;
   if (found && !wrong_type) {
     old = PendingValue::open(ctx, *found.entry);
     access.erase(ctx.session.database, key, found);
+    access.event(KeyEvent::kGeneric, "del", ctx.session.database, key);
   }
   ctx.require_lsn(access.finish());
   if (wrong_type) {
@@ -202,7 +206,7 @@ Outcome getex_command(CommandContext& ctx) {
   const bool changes = options.expire_position != 0 || options.persist;
   if (changes && !admitted(ctx, key.bytes.size() + 32)) return Outcome::kDone;
   KeyAccess access(keyspace, key);
-  const Found found = access.find(database, key);
+  const Found found = access.find(database, key, KeyAccess::Lookup::kRead);
   if (must_move_to_worker(ctx, found)) return Outcome::kNeedsWorker;
   if (!found || found.entry->type() != ValueType::kString) {
     found ? ctx.reply.error(kWrongType) : ctx.reply.nil();
@@ -218,8 +222,10 @@ Outcome getex_command(CommandContext& ctx) {
   const PendingValue value = PendingValue::open(ctx, *found.entry);
   if (options.absolute && expiry_ms != 0 && expiry_ms <= wall_ms()) {
     access.erase(database, key, found);
+    access.event(KeyEvent::kGeneric, "del", database, key);
   } else if (expiry_ms != 0 || (options.persist && found.entry->has_expiry())) {
     access.set_expiry(database, key, found, expiry_ms);
+    access.event(KeyEvent::kGeneric, expiry_ms != 0 ? "expire" : "persist", database, key);
   }
   ctx.require_lsn(access.finish());
   value.reply(ctx);
@@ -280,8 +286,11 @@ Outcome set_many(CommandContext& ctx, bool only_if_none_exists) {
     stores = !access.find(database, keys[i], KeyAccess::Lookup::kWrite);
   }
   for (size_t i = 0; stores && i < keys.size(); ++i) {
-    access.set(database, keys[i], access.find(database, keys[i], KeyAccess::Lookup::kWrite), values[i].value(), 0);
+    const Found found = access.find(database, keys[i], KeyAccess::Lookup::kWrite);
+    access.event_overwritten(database, keys[i], found, ValueType::kString);
+    access.set(database, keys[i], found, values[i].value(), 0);
     values[i].used();
+    access.event(KeyEvent::kString, "set", database, keys[i]);
   }
   ctx.require_lsn(access.finish());
   if (only_if_none_exists) {

@@ -38,6 +38,7 @@ Outcome add_integer(CommandContext& ctx, int64_t increment) {
   } else {
     const int64_t expiry_ms = found && found.entry->has_expiry() ? found.entry->expiry() : 0;
     access.set(database, key, found, NewValue::of_integer(sum), expiry_ms);
+    access.event(KeyEvent::kString, "incrby", database, key);
     ctx.reply.integer(sum);
   }
   ctx.require_lsn(access.finish());
@@ -91,6 +92,7 @@ Outcome incrbyfloat_command(CommandContext& ctx) {
     const std::string sum = format_long_double(*value + *increment);
     const int64_t expiry_ms = found && found.entry->has_expiry() ? found.entry->expiry() : 0;
     access.set(database, key, found, NewValue::of_bytes(sum), expiry_ms);
+    access.event(KeyEvent::kString, "incrbyfloat", database, key);
     ctx.reply.bulk(sum);
   }
   ctx.require_lsn(access.finish());

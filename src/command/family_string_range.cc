@@ -30,7 +30,7 @@ Result<ExtentRef> write_changed(ExtentStore& extents, Extent& old, uint64_t offs
 }
 
 // Changes a value that lies in an extent: on a worker, into a new extent. When the key changed meanwhile, `again` says so.
-Outcome change_extent(CommandContext& ctx, const Key& key, Extent& old, uint64_t offset, bool& again) {
+Outcome change_extent(CommandContext& ctx, const Key& key, Extent& old, uint64_t offset, std::string_view event, bool& again) {
   ExtentStore& extents = ctx.services.storage->extents();
   const std::string_view bytes = ctx.arg(ctx.argc() - 1);
   const Result<ExtentRef> changed = write_changed(extents, old, offset, bytes);
@@ -52,6 +52,7 @@ Outcome change_extent(CommandContext& ctx, const Key& key, Extent& old, uint64_t
   const uint64_t size = std::max<uint64_t>(old.payload_bytes(), offset + bytes.size());
   const int64_t expiry_ms = found.entry->has_expiry() ? found.entry->expiry() : 0;
   access.set(ctx.session.database, key, found, NewValue::of_extent(*changed, size), expiry_ms);
+  access.event(KeyEvent::kString, event, ctx.session.database, key);
   ctx.require_lsn(access.finish());
   ctx.reply.integer(static_cast<int64_t>(size));
   return Outcome::kDone;
@@ -66,6 +67,7 @@ Outcome change_string(CommandContext& ctx, std::optional<uint64_t> offset) {
   // A new string with a gap is recorded with its zeros.
   const uint64_t gap = offset ? std::min<uint64_t>(*offset, kMaxBulkBytes) : 0;
   if (!admitted(ctx, key.bytes.size() + bytes.size() + gap + 48)) return Outcome::kDone;
+  const std::string_view event = offset ? "setrange" : "append";
   while (true) {
     KeyAccess access(keyspace, key);
     const Found found = access.find(database, key, KeyAccess::Lookup::kWrite);
@@ -74,6 +76,7 @@ Outcome change_string(CommandContext& ctx, std::optional<uint64_t> offset) {
     const uint64_t before = found && !wrong_type ? string_size(*found.entry) : 0;
     const uint64_t at = offset.value_or(before);
     const bool writes = !bytes.empty() || !offset;  // SETRANGE of nothing changes nothing, APPEND of nothing makes a key
+    bool changed = false;
     if (wrong_type) {
       ctx.reply.error(kWrongType);
     } else if (writes && (found || offset) && (at > kMaxBulkBytes || at + bytes.size() > kMaxBulkBytes)) {
@@ -88,19 +91,21 @@ Outcome change_string(CommandContext& ctx, std::optional<uint64_t> offset) {
         return Outcome::kDone;
       }
       bool again = false;
-      const Outcome outcome = change_extent(ctx, key, *old.extent(), at, again);
+      const Outcome outcome = change_extent(ctx, key, *old.extent(), at, event, again);
       if (again) continue;
       return outcome;
-    } else if (found) {
-      ctx.reply.integer(static_cast<int64_t>(access.set_range(database, key, found, at, bytes)));
-    } else if (!offset) {
-      access.set(database, key, found, NewValue::from_argument(bytes), 0);
-      ctx.reply.integer(static_cast<int64_t>(bytes.size()));
     } else {
-      const std::string whole = std::string(at, '\0').append(bytes);
-      access.set(database, key, found, NewValue::of_raw(whole), 0);
-      ctx.reply.integer(static_cast<int64_t>(whole.size()));
+      changed = true;
+      if (found) {
+        access.set_range(database, key, found, at, bytes);
+      } else if (!offset) {
+        access.set(database, key, found, NewValue::from_argument(bytes), 0);
+      } else {
+        access.set(database, key, found, NewValue::of_raw(std::string(at, '\0').append(bytes)), 0);
+      }
+      ctx.reply.integer(static_cast<int64_t>(std::max(before, at + bytes.size())));
     }
+    if (changed) access.event(KeyEvent::kString, event, database, key);
     ctx.require_lsn(access.finish());
     return Outcome::kDone;
   }

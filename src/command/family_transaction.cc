@@ -14,6 +14,7 @@
 #include "command/command_keys.h"
 #include "command/command_statistics.h"
 #include "command/families.h"
+#include "command/notifications.h"
 #include "command/slow_command.h"
 #include "command/transaction.h"
 #include "command/watched_keys.h"
@@ -215,9 +216,7 @@ Outcome exec(CommandContext& context) {
   const Session::ReplyMode mode_before = session.reply_mode;
   for (QueuedCommand& command : transaction->commands()) run(context, command, running, replies, mode_before);
   context.require_lsn(scope->finish());
-  for (const RunningTransaction::Publication& publication : running.publications) {
-    context.services.pubsub->publish(publication.kind, publication.channel, publication.payload, context.required_lsn());
-  }
+  if (running.published) context.services.notifications->journalled(context.required_lsn());
   if (replies->has_gaps()) {
     replies->run_out(context.suspend(), context.required_lsn(), replies);
     return Outcome::kSuspended;

@@ -14,6 +14,8 @@ bool SetSources::look(KeyAccess::Lookup lookup) {
     const Found found = access_->find(ctx_.session.database, keys_[first_ + i], lookup);
     if (!found) continue;
     if (found.entry->type() != ValueType::kSet) {
+      count_lookups(i);
+      access_->count_lookup(ctx_.session.database, keys_[first_ + i], true);
       unlock();
       ctx_.reply.error(kWrongType);
       return false;
@@ -24,6 +26,10 @@ bool SetSources::look(KeyAccess::Lookup lookup) {
     source.size = source.reader->size();
   }
   return true;
+}
+
+void SetSources::count_lookups(size_t count) {
+  for (size_t i = 0; i < count; ++i) access_->count_lookup(ctx_.session.database, keys_[first_ + i], sources_[i].exists);
 }
 
 void SetSources::let_go() {

@@ -27,6 +27,9 @@ class SetSources {
 
   // Locks everything and looks. False: one holds another type, and that was answered.
   bool look(KeyAccess::Lookup lookup);
+  // As hits and misses, of the first so many.
+  void count_lookups() { count_lookups(sources_.size()); }
+  void count_lookups(size_t count);
 
   size_t count() const { return sources_.size(); }
   bool exists(size_t i) const { return sources_[i].exists; }

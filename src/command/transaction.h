@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "command/pubsub.h"
 #include "resp/request.h"
 
 namespace pion {
@@ -44,13 +43,9 @@ class Transaction {
   bool aborted_ = false;
 };
 
-// While EXEC runs: what waits for the record of the transaction.
+// While EXEC runs.
 struct RunningTransaction {
-  struct Publication {
-    SubscriptionKind kind;
-    std::string channel, payload;
-  };
-  std::vector<Publication> publications;
+  bool published = false;  // messages wait for its record
 };
 
 // A command of an open transaction that is queued, not run at once.

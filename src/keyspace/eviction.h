@@ -5,8 +5,11 @@
 #pragma once
 
 #include <cstdint>
+#include <mutex>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace pion {
 
@@ -39,5 +42,26 @@ inline uint32_t lfu_new(uint32_t now_minutes) { return (now_minutes & 0xffff) <<
 
 // Seconds since the last access.
 inline uint32_t lru_idle_s(uint32_t clock, uint32_t now_s) { return (now_s - clock) & 0xffffff; }
+
+// A key that may go, as it was when it was looked at.
+struct EvictionCandidate {
+  int64_t score = 0;  // the highest goes
+  unsigned stripe = 0;
+  int database = 0;
+  std::string key;
+};
+
+// The best candidates of the samples so far. Any thread.
+class EvictionPool {
+ public:
+  // Takes `fresh` in, and gives the best of all out.
+  std::optional<EvictionCandidate> best_with(EvictionPolicy policy, std::vector<EvictionCandidate>& fresh);
+
+ private:
+  static constexpr size_t kCandidates = 16;
+  std::mutex mutex_;
+  EvictionPolicy policy_ = EvictionPolicy::kNoEviction;
+  std::vector<EvictionCandidate> candidates_;  // by score
+};
 
 }  // namespace pion

@@ -21,6 +21,7 @@ std::string& effects_of_thread() {
 }
 
 thread_local uint64_t admitted_bytes = 0;  // for the record under way
+constinit thread_local bool events_told = false;  // that wait for the end of the access or the scope
 
 }  // namespace
 
@@ -80,7 +81,11 @@ Lsn Keyspace::append_effects(std::vector<ExtentRef>& freed, std::vector<std::uni
 }
 
 Lsn Keyspace::release(const StripeSet& stripes, Lsn lsn) {
-  Lsn visible = 0;
+  Lsn visible = lsn;
+  if (events_told) [[unlikely]] {
+    stripes.each([&](unsigned i) { visible = std::max(visible, (*stripes_)[i].last_lsn); });
+    release_events(visible);
+  }
   stripes.each([&](unsigned i) {
     Stripe& stripe = (*stripes_)[i];
     if (lsn != 0) stripe.last_lsn = lsn;
@@ -89,6 +94,15 @@ Lsn Keyspace::release(const StripeSet& stripes, Lsn lsn) {
     if (holds_long) [[unlikely]] long_holds_.end(i);
   });
   return visible;
+}
+
+void Keyspace::release_events(Lsn visible) {
+  events_told = false;
+  observer_->journalled(visible);
+}
+
+void KeyAccess::tell_event(KeyEvent kind, std::string_view name, int database, const Key& key) {
+  if (keyspace_.observer_ && keyspace_.observer_->event(kind, name, database, key.bytes)) events_told = true;
 }
 
 Lsn KeyAccess::finish() {
@@ -103,6 +117,7 @@ Lsn KeyAccess::finish() {
   if (!single_) return keyspace_.release(stripes_, lsn);
   if (lsn != 0) single_->last_lsn = lsn;
   lsn = single_->last_lsn;
+  if (events_told) [[unlikely]] keyspace_.release_events(lsn);
   single_->lock.unlock();
   if (holds_long) [[unlikely]] keyspace_.long_holds_.end(static_cast<unsigned>(single_ - keyspace_.stripes_->data()));
   return lsn;
@@ -137,17 +152,26 @@ Found KeyAccess::find(int database, const Key& key, Lookup lookup) {
   Shard* shard = keyspace_.shard_if(home, database);
   Found found = shard ? shard->find(key.hash, key.bytes) : Found{};
   if (found && found.entry->has_expiry() && wall_ms() > found.entry->expiry()) {
-    // The record is small and frees: the journal keeps a reserve for it, so a full disk does not stand in the way.
-    (void)keyspace_.admit(key.bytes.size() + 16, WriteKind::kFrees);
-    erase(database, key, found);
-    event(KeyEvent::kExpired, "expired", database, key);
-    ++home.expired;
+    if (!keyspace_.keeps_all()) expire(database, key, found);
     found = {};
   }
-  if (found && found.entry->type() == ValueType::kHash) found = expire_elements(database, key, found);
-  if (lookup == Lookup::kRead || lookup == Lookup::kNoTouch) ++(found ? home.hits : home.misses);
+  if (lookup == Lookup::kRead || lookup == Lookup::kNoTouch) count_lookup(database, key, static_cast<bool>(found));
+  if (found && found.entry->type() == ValueType::kHash && !keyspace_.keeps_all()) found = expire_elements(database, key, found);
   if (found && !no_touch_ && (lookup == Lookup::kRead || lookup == Lookup::kWrite)) keyspace_.touch(*found.entry);
   return found;
+}
+
+void KeyAccess::expire(int database, const Key& key, Found found) {
+  // The record is small and frees: the journal keeps a reserve for it, so a full disk does not stand in the way.
+  (void)keyspace_.admit(key.bytes.size() + 16, WriteKind::kFrees);
+  erase(database, key, found);
+  event(KeyEvent::kExpired, "expired", database, key);
+  ++stripe(key).expired;
+}
+
+// A key that expired under CLIENT PAUSE was not found, and is there: it goes when another one takes its place.
+void KeyAccess::drop_hidden(int database, const Key& key) {
+  if (const Found hidden = find_again(database, key)) expire(database, key, hidden);
 }
 
 // Elements that are due are removed before anybody sees the value, as far as that is quickly done; readers skip the rest.
@@ -172,6 +196,7 @@ Found KeyAccess::change(int database, const Key& key, Found found, ValueType typ
   Keyspace::Stripe& home = stripe(key);
   Shard& shard = keyspace_.shard(home, database);
   const uint64_t before = shard.memory_bytes();
+  if (!found) make_way(database, key);
   found = apply_delta(shard, found, key.hash, key.bytes, type, delta, keyspace_.new_clock());
   keyspace_.report_memory(home, static_cast<int64_t>(shard.memory_bytes() - before));
   const ValueOps& ops = *value_ops(type);
@@ -185,6 +210,7 @@ Entry* KeyAccess::set_typed(int database, const Key& key, Found found, const New
   Keyspace::Stripe& home = stripe(key);
   Shard& shard = keyspace_.shard(home, database);
   const uint64_t before = shard.memory_bytes();
+  if (!found) make_way(database, key);
   Entry* entry;
   if (value.object || !value.bytes.empty()) {
     entry = shard.store(found, key.hash, key.bytes, value, expiry_ms, keyspace_.new_clock());
@@ -219,6 +245,7 @@ Entry* KeyAccess::set(int database, const Key& key, Found found, const NewValue&
   Keyspace::Stripe& home = stripe(key);
   Shard& shard = keyspace_.shard(home, database);
   const uint64_t before = shard.memory_bytes();
+  if (!found) make_way(database, key);
   Entry* entry = shard.store(found, key.hash, key.bytes, value, expiry_ms, keyspace_.new_clock());
   keyspace_.report_memory(home, static_cast<int64_t>(shard.memory_bytes() - before));
   changed(home, database, key);

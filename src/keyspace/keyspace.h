@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/limits.h"
 #include "base/result.h"
 #include "keyspace/effects.h"
@@ -61,30 +62,42 @@ struct KeyspaceSettings {
   std::atomic<uint32_t> lfu_log_factor{10};
   std::atomic<uint32_t> lfu_decay_minutes{1};
   std::atomic<bool> active_expire{true};
+  std::atomic<uint32_t> expire_effort{1};        // 1 to 10
+  std::atomic<uint32_t> eviction_tenacity{10};   // 0 to 100
+  // On base/clock.h's monotonic_ms(); while it lies ahead (CLIENT PAUSE) nothing is removed because it expired, and nothing is evicted.
+  std::atomic<int64_t> keeps_all_until_ms{0};
+  std::atomic<uint32_t> events{0};  // KeyEvents that somebody wants to hear of; 0: none
   std::atomic<uint64_t> hll_sparse_max_bytes{3000};
 };
 
 // The classes of notify-keyspace-events.
-enum class KeyEvent : uint16_t {
-  kGeneric = 1,   // g
-  kString = 2,    // $
-  kList = 4,      // l
-  kSet = 8,       // s
-  kHash = 16,     // h
-  kSortedSet = 32,  // z
-  kStream = 64,   // t
-  kExpired = 128,  // x
-  kEvicted = 256,  // e
-  kNew = 512,     // n
+enum class KeyEvent : uint32_t {
+  kGeneric = 1,         // g
+  kString = 2,          // $
+  kList = 4,            // l
+  kSet = 8,             // s
+  kHash = 16,           // h
+  kSortedSet = 32,      // z
+  kStream = 64,         // t
+  kExpired = 128,       // x
+  kEvicted = 256,       // e
+  kNew = 512,           // n
+  kMiss = 1024,         // m
+  kModule = 2048,       // d: nothing here tells it
+  kOverwritten = 4096,  // o
+  kTypeChanged = 8192,  // c
 };
 
-// Whoever wants to know what commands do to keys (keyspace notifications). Called under the stripe's lock, by any thread: must be
-// short, and must not come back to the keyspace.
+// Whoever wants to know what commands do to keys (keyspace notifications). Called by any thread under the locks of the keys' stripes:
+// must be short, and must not come back to the keyspace.
 class KeyspaceObserver {
  public:
   virtual ~KeyspaceObserver() = default;
-  // A command's effect on a key by its name: "set", "hdel", "expired".
-  virtual void event(KeyEvent kind, std::string_view name, int database, std::string_view key) = 0;
+  // A command's effect on a key by its name: "set", "hdel", "expired". `name` lasts for ever. False: of no interest.
+  virtual bool event(KeyEvent kind, std::string_view name, int database, std::string_view key) = 0;
+  // What this thread told since the last time has its record now, if it has one: it may be shown once the journal wrote `required`.
+  // The locks are still held, so the order of these calls is the order of the changes of any one key.
+  virtual void journalled(Lsn required) = 0;
 };
 
 class Keyspace : public Plane {
@@ -92,7 +105,7 @@ class Keyspace : public Plane {
   explicit Keyspace(Storage& storage);
   ~Keyspace() override;
 
-  // Before any thread starts.
+  // Before any thread starts. It hears of the kinds in settings.events.
   void set_observer(KeyspaceObserver* observer) { observer_ = observer; }
 
   // After a command, a transaction or a piece of upkeep, without any lock: serves whoever waits for keys that it changed. Asked by
@@ -156,6 +169,12 @@ class Keyspace : public Plane {
   // the stripe changed after it. Any thread.
   Result<bool> reload_stripe(uint32_t number, Lsn lsn, std::span<const std::string> bodies);
 
+  // CLIENT PAUSE: nothing expires and nothing is evicted.
+  bool keeps_all() const {
+    const int64_t until_ms = settings.keeps_all_until_ms.load(std::memory_order_relaxed);
+    return until_ms != 0 && monotonic_ms() < until_ms;
+  }
+
   // The second and minute that entries' clocks count in, updated by maintain().
   uint32_t clock_s() const { return clock_s_.load(std::memory_order_relaxed); }
   uint32_t idle_s(const Entry& entry) const;
@@ -206,8 +225,13 @@ class Keyspace : public Plane {
   Lsn append_effects(std::vector<ExtentRef>& freed, std::vector<std::unique_ptr<Shard>>& detached);
   void lock_stripes(const StripeSet& stripes);
   Lsn release(const StripeSet& stripes, Lsn lsn);
+  void release_events(Lsn visible);
+  // keyspace_evict.cc
   bool evict_one();
-  bool evict_from(unsigned stripe_number);
+  bool evict(const EvictionCandidate& candidate, EvictionPolicy policy);
+  int64_t eviction_score(const Entry& entry, EvictionPolicy policy) const;
+  size_t sample_stripe(unsigned number, EvictionPolicy policy, size_t most, std::vector<EvictionCandidate>& candidates);
+  std::vector<EvictionCandidate> sample_keys(EvictionPolicy policy);
   uint64_t expire_due(unsigned stripe_number, int64_t now_ms, uint64_t limit);
   uint64_t expire_elements(unsigned stripe_number, int64_t now_ms, uint64_t limit);
   bool free_garbage(int64_t deadline_us);
@@ -247,6 +271,7 @@ class Keyspace : public Plane {
   bool trimmed_ = true;
 
   WatchRegistry watches_;
+  EvictionPool evictions_;
 
   std::mutex garbage_mutex_;
   std::vector<Garbage> garbage_;
@@ -276,9 +301,18 @@ class KeyAccess {
   // scope all of that is the scope's, and the answer 0.
   Lsn finish();
 
-  // Empty when there is no such key, or when it expired (it is removed then, with a record). Views into the entry last until
+  // Empty when there is no such key, or when it expired (it is removed then, with a record; under CLIENT PAUSE it is only hidden). Views into the entry last until
   // the next change or finish().
   Found find(int database, const Key& key, Lookup lookup = Lookup::kRead);
+  // A hit or a miss of a key that was looked for with another Lookup.
+  void count_lookup(int database, const Key& key, bool hit) {
+    if (hit) {
+      ++stripe(key).hits;
+    } else {
+      ++stripe(key).misses;
+      event(KeyEvent::kMiss, "keymiss", database, key);
+    }
+  }
 
   // Where a key stands now that others were changed: as find(), without a look at times.
   Found find_again(int database, const Key& key) { return keyspace_.shard(stripe(key), database).find(key.hash, key.bytes); }
@@ -300,10 +334,18 @@ class KeyAccess {
   // The value leaves its entry, which the caller erases next.
   std::unique_ptr<Object> take_object(int database, const Key& key, Found found);
 
-  // What a command did to a key, once per command and key, as keyspace notifications name it ("hset", "del"). Says it to
-  // whoever listens, who is run under the lock and must be short.
+  // Before a change that puts a whole value of this type in the place of another one, as SET does.
+  void event_overwritten(int database, const Key& key, const Found& found, ValueType type) {
+    if (!found) return;
+    event(KeyEvent::kOverwritten, "overwritten", database, key);
+    if (found.entry->type() != type) event(KeyEvent::kTypeChanged, "type_changed", database, key);
+  }
+  // What a command did to a key, as keyspace notifications name it ("hset", "del"); `name` is a literal. Costs a load while nobody
+  // wants to hear of that kind.
   void event(KeyEvent kind, std::string_view name, int database, const Key& key) {
-    if (keyspace_.observer_) [[unlikely]] keyspace_.observer_->event(kind, name, database, key.bytes);
+    if (keyspace_.settings.events.load(std::memory_order_relaxed) & static_cast<uint32_t>(kind)) [[unlikely]] {
+      tell_event(kind, name, database, key);
+    }
   }
 
   // The extent moves on to another key: the change that removes it here does not free it.
@@ -325,12 +367,20 @@ class KeyAccess {
  private:
   friend class Keyspace;
 
+  void expire(int database, const Key& key, Found found);
   Found expire_elements(int database, const Key& key, Found found);
+  // In front of every change that makes a key.
+  void make_way(int database, const Key& key) {
+    if (keyspace_.settings.keeps_all_until_ms.load(std::memory_order_relaxed) != 0) [[unlikely]] drop_hidden(database, key);
+    event(KeyEvent::kNew, "new", database, key);
+  }
+  void drop_hidden(int database, const Key& key);
   // Every change of a key passes here.
   void changed(Keyspace::Stripe& home, int database, const Key& key) {
     if (home.watchers.load(std::memory_order_relaxed) != 0) [[unlikely]] tell_change(database, key);
   }
   void tell_change(int database, const Key& key);
+  void tell_event(KeyEvent kind, std::string_view name, int database, const Key& key);
   void databases_change(int a, int b);  // their keys that somebody waits for
   void watched_databases_change(int a, int b);
 

@@ -1,4 +1,4 @@
-// What the keyspace does beside commands: expiry, eviction, freeing, the clock.
+// What the keyspace does beside commands: expiry, freeing, the clock; eviction is in keyspace_evict.cc.
 #include <malloc.h>
 
 #include <algorithm>
@@ -7,16 +7,14 @@
 #include "base/clock.h"
 #include "base/latency_monitor.h"
 #include "keyspace/keyspace.h"
-#include "keyspace/random.h"
 #include "keyspace/value_types.h"
 
 namespace pion {
 namespace {
 
 constexpr uint64_t kExpirePerLock = 64;        // removals in one record and one hold of a stripe's lock
-constexpr int kEvictionsPerCall = 64;          // in front of one command; maintain() does the rest
+constexpr int64_t kLongestCommandMs = 60'000;  // holding its keys' locks
 constexpr int64_t kQuietUs = 1'500'000;        // longer than unsynced records are kept in memory
-constexpr size_t kVolatileSamples = 64;        // keys with an expiry may be few among those sampled
 
 }  // namespace
 
@@ -29,6 +27,10 @@ bool Keyspace::maintain(int64_t budget_us) {
   bool more = free_garbage(deadline_us);
   if (graveyard_.free_some(deadline_us)) more = true;
   tend_memory(deadline_us);
+  if (keeps_all()) return more;
+  // No command that missed a key because it was hidden is still under way.
+  int64_t kept_until_ms = settings.keeps_all_until_ms.load(std::memory_order_relaxed);
+  if (kept_until_ms != 0 && monotonic_ms() - kept_until_ms > kLongestCommandMs) settings.keeps_all_until_ms.compare_exchange_strong(kept_until_ms, 0);
   if (settings.active_expire.load(std::memory_order_relaxed)) {
     for (unsigned walked = 0; walked < kStripes; ++walked) {
       const unsigned number = next_expiry_stripe_++ % kStripes;
@@ -120,76 +122,6 @@ uint64_t Keyspace::expire_elements(unsigned stripe_number, int64_t now_ms, uint6
   }
   access.finish();
   return taken;
-}
-
-bool Keyspace::ensure_memory() {
-  const uint64_t limit = settings.maxmemory.load(std::memory_order_relaxed);
-  if (limit == 0 || memory_estimate_.load(std::memory_order_relaxed) <= static_cast<int64_t>(limit)) return true;
-  const LatencyProbe probe("eviction-cycle");
-  for (int round = 0; memory_estimate_.load(std::memory_order_relaxed) > static_cast<int64_t>(limit); ++round) {
-    if (settings.policy.load(std::memory_order_relaxed) == EvictionPolicy::kNoEviction) return false;
-    if (round == kEvictionsPerCall) return true;
-    if (!evict_one()) return long_holds_.any();  // then it is too early to say that there is nothing
-  }
-  return true;
-}
-
-// Keys are spread over stripes by a hash, so the best of a sample within one stripe is as good as one over all.
-bool Keyspace::evict_one() {
-  const auto start = static_cast<unsigned>(random64() % kStripes);
-  for (unsigned i = 0; i < kStripes; ++i) {
-    if (long_holds_.at((start + i) % kStripes)) continue;  // a reactor may be the one that evicts
-    if (evict_from((start + i) % kStripes)) return true;
-  }
-  return false;
-}
-
-bool Keyspace::evict_from(unsigned stripe_number) {
-  const EvictionPolicy policy = settings.policy.load(std::memory_order_relaxed);
-  const uint32_t decay = settings.lfu_decay_minutes.load(std::memory_order_relaxed);
-  KeyAccess access(*this, Key{{}, {stripe_number}});
-  Stripe& stripe = (*stripes_)[stripe_number];
-  const Entry* chosen = nullptr;
-  int chosen_db = 0;
-  int64_t chosen_score = INT64_MIN;  // the highest goes
-  for (int db = 0; db < static_cast<int>(kDatabases); ++db) {
-    Shard* shard = shard_if(stripe, db);
-    if (!shard || shard->count() == 0 || (volatile_only(policy) && shard->volatile_count() == 0)) continue;
-    Entry* sampled[kVolatileSamples];
-    size_t count = volatile_only(policy) ? kVolatileSamples : settings.samples.load(std::memory_order_relaxed);
-    count = policy == EvictionPolicy::kVolatileTtl ? 0 : shard->sample(random64(), sampled, std::min(count, kVolatileSamples));
-    KeyHash unused;
-    const auto consider = [&](Entry* entry) {
-      int64_t score = 0;
-      if (policy == EvictionPolicy::kVolatileTtl) {
-        score = -entry->expiry();
-      } else if (uses_lfu(policy)) {
-        score = 255 - lfu_counter(entry->clock(), clock_s() / 60, decay);
-      } else if (policy == EvictionPolicy::kAllKeysLru || policy == EvictionPolicy::kVolatileLru) {
-        score = lru_idle_s(entry->clock(), clock_s() & 0xffffff);
-      } else {
-        score = static_cast<int64_t>(random64() >> 1);
-      }
-      if (!chosen || score > chosen_score) chosen = entry, chosen_db = db, chosen_score = score;
-    };
-    bool any = false;
-    for (size_t i = 0; i < count; ++i) {
-      if (volatile_only(policy) && !sampled[i]->has_expiry()) continue;
-      consider(sampled[i]);
-      any = true;
-    }
-    if (!any) {
-      if (const Found first = shard->first_to_expire(unused)) consider(first.entry);
-    }
-  }
-  if (!chosen) return false;
-  const Key victim = key(chosen->key());
-  (void)admit(victim.bytes.size() + 16, WriteKind::kFrees);
-  access.event(KeyEvent::kEvicted, "evicted", chosen_db, victim);
-  access.erase(chosen_db, victim, shard_if(stripe, chosen_db)->find(victim.hash, victim.bytes));
-  ++stripe.evicted;
-  access.finish();
-  return true;
 }
 
 bool Keyspace::free_garbage(int64_t deadline_us) {

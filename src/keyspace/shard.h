@@ -96,6 +96,9 @@ class Shard {
   // The entry that expires first; null when there is none. Drops stale items on the way.
   Found first_to_expire(KeyHash& hash);
 
+  // Up to `limit` entries that expire, from random places of the index.
+  size_t sample_volatile(uint64_t random, Entry** to, size_t limit);
+
   // Expiry times of up to `limit` items spread over the index.
   template <typename Visit>
   void sample_expiry(size_t limit, Visit&& visit) const {

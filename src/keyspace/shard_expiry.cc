@@ -85,6 +85,17 @@ Found Shard::take_element_due(KeyHash& hash_of) {
   return {};
 }
 
+size_t Shard::sample_volatile(uint64_t random, Entry** to, size_t limit) {
+  constexpr size_t kTriesForEach = 4;  // items may be stale
+  size_t filled = 0;
+  for (size_t tries = 0; tries < limit * kTriesForEach && filled < limit && !due_.empty(); ++tries) {
+    random = random * 6364136223846793005U + 1442695040888963407U;
+    const Found found = find_due(due_[(random >> 33) % due_.size()]);
+    if (found) to[filled++] = found.entry;
+  }
+  return filled;
+}
+
 Found Shard::first_to_expire(KeyHash& hash_of) {
   while (!due_.empty()) {
     const Found found = find_due(due_.front());

@@ -41,8 +41,8 @@ void Listener::on_readable() {
     if (accepted.error().code == ErrorCode::kUnavailable) return;
     log_warning("a client was not accepted: " + accepted.error().message);
     if (!reactor_.change(fd_.get(), {})) return;
-    reactor_.after(kPauseMs, [this] {
-      if (listening_) static_cast<void>(reactor_.change(fd_.get(), {.read = true}));
+    reactor_.after(kPauseMs, [this, life = std::weak_ptr<bool>(life_)] {
+      if (!life.expired() && listening_) static_cast<void>(reactor_.change(fd_.get(), {.read = true}));
     });
     return;
   }

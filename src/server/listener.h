@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "io/reactor.h"
@@ -31,6 +32,7 @@ class Listener final : public EventHandler {
   const std::string unix_path_;
   const Sink sink_;
   bool listening_ = false;
+  const std::shared_ptr<bool> life_ = std::make_shared<bool>(true);  // for timers that outlive it
 };
 
 }  // namespace pion

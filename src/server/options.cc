@@ -24,6 +24,7 @@ struct Options::Given {
   const OptionSpec* spec = nullptr;
   std::string where;  // "--port" or "/etc/pion.conf:12: port"
   std::string value;
+  bool is_line = false;  // of a file
 };
 
 namespace {
@@ -83,7 +84,6 @@ bool loopback(const std::string& address) {
 
 Options::Options() {
   on_change("requirepass", [](const Settings&) { return Status(); });
-  on_change("save", [](const Settings&) { return Status(); });
   on_change("loglevel", [](const Settings& settings) { return set_log_level(settings.log_level()), Status(); });
 }
 
@@ -168,12 +168,14 @@ Result<std::vector<Options::Given>> Options::read_file(const std::string& path) 
     if (!allowed) return fail(ErrorCode::kInvalid, where + "no such parameter: " + name + did_you_mean(name, ""));
     if (words->size() < 2) return fail(ErrorCode::kInvalid, where + name + " needs a value: " + needed(*spec));
     std::string value = (*words)[1];
-    if (spec->kind == OptionKind::kWords || spec->kind == OptionKind::kLimits || spec->kind == OptionKind::kPercentiles) {
+    const bool many = spec->kind == OptionKind::kWords || spec->kind == OptionKind::kLimits || spec->kind == OptionKind::kPercentiles ||
+                      spec->kind == OptionKind::kSavePoints;
+    if (many) {
       for (size_t i = 2; i < words->size(); i++) value.append(" ").append((*words)[i]);
     } else if (words->size() > 2) {
       return fail(ErrorCode::kInvalid, where + name + " takes one value: " + needed(*spec));
     }
-    lines.push_back({spec, where + name, value});
+    lines.push_back({spec, where + name, value, true});
   }
   return lines;
 }
@@ -181,7 +183,11 @@ Result<std::vector<Options::Given>> Options::read_file(const std::string& path) 
 Status Options::take(const Given& given) {
   const OptionSpec& spec = *given.spec;
   if (spec.kind == OptionKind::kAction) return take_action(given);
-  if (const auto parsed = parse_option(spec, given.value, settings_); !parsed) {
+  std::string value = given.value;
+  if (spec.kind == OptionKind::kSavePoints && given.is_line && !value.empty()) {
+    if (std::exchange(save_line_read_, true)) value = settings_.save + " " + value;
+  }
+  if (const auto parsed = parse_option(spec, value, settings_); !parsed) {
     return fail(ErrorCode::kInvalid, given.where + ": '" + given.value + "' is not valid, expected " + parsed.error().expected);
   }
   if (spec.kind == OptionKind::kNotice && same_word(given.value, "yes")) {
@@ -242,18 +248,31 @@ Settings Options::settings() const {
   return settings_;
 }
 
-void Options::on_change(std::string_view name, ApplyHook hook) { hooks_.insert_or_assign(std::string(name), std::move(hook)); }
+void Options::on_change(std::string_view name, ApplyHook hook, bool last) {
+  hooks_.insert_or_assign(std::string(name), Hook{std::move(hook), last});
+}
 
 std::vector<ConfigValue> Options::get(std::string_view pattern) const {
   const std::lock_guard lock(mutex_);
   std::vector<ConfigValue> values;
   for (const OptionSpec& spec : option_table()) {
-    if (!spec.is_setting()) continue;
+    if (!spec.is_setting() || (spec.hidden && !same_word(pattern, spec.name))) continue;
     for (std::string_view name : {spec.name, spec.alias}) {
       if (!name.empty() && glob_match(pattern, name, true)) values.push_back({std::string(name), format_option(spec, settings_)});
     }
   }
   return values;
+}
+
+std::vector<size_t> Options::apply_order(const std::vector<const OptionSpec*>& specs) const {
+  std::vector<size_t> order;
+  for (const bool last : {false, true}) {
+    for (size_t i = 0; i < specs.size(); i++) {
+      const auto hook = hooks_.find(specs[i]->name);
+      if ((hook != hooks_.end() && hook->second.last) == last) order.push_back(i);
+    }
+  }
+  return order;
 }
 
 Status Options::set(const std::vector<ConfigValue>& values) {
@@ -269,7 +288,7 @@ Status Options::set(const std::vector<ConfigValue>& values) {
     if (!spec || !spec->is_setting()) {
       return fail(ErrorCode::kInvalid, "Unknown option or number of arguments for CONFIG SET - '" + value.name + "'");
     }
-    const bool changeable = spec->changeable == Changeable::kAtRunTime && hooks_.contains(spec->name);
+    const bool changeable = spec->changeable == Changeable::kAtRunTime && (spec->holding != Holding::kTyped || hooks_.contains(spec->name));
     if (!changeable) return refuse(value.name, "can't set immutable config");
     if (std::find(specs.begin(), specs.end(), spec) != specs.end()) return refuse(value.name, "duplicate parameter");
     specs.push_back(spec);
@@ -278,11 +297,15 @@ Status Options::set(const std::vector<ConfigValue>& values) {
     const auto parsed = parse_option(*specs[i], values[i].value, wanted);
     if (!parsed) return refuse(values[i].name, parsed.error().redis_text);
   }
-  for (size_t i = 0; i < specs.size(); i++) {
-    const Status applied = hooks_.find(specs[i]->name)->second(wanted);
+  const std::vector<size_t> order = apply_order(specs);
+  const auto apply = [&](const OptionSpec& spec, const Settings& settings) -> Status {
+    return spec.holding == Holding::kTyped ? hooks_.find(spec.name)->second.apply(settings) : Status{};
+  };
+  for (size_t i = 0; i < order.size(); i++) {
+    const Status applied = apply(*specs[order[i]], wanted);
     if (applied) continue;
-    for (size_t back = 0; back <= i; back++) (void)hooks_.find(specs[back]->name)->second(old);
-    return refuse(values[i].name, applied.error().message);
+    for (size_t back = 0; back <= i; back++) (void)apply(*specs[order[back]], old);
+    return refuse(values[order[i]].name, applied.error().message);
   }
   const std::lock_guard lock(mutex_);
   settings_ = std::move(wanted);

@@ -16,6 +16,8 @@
 
 namespace pion {
 
+struct OptionSpec;
+
 class Options {
  public:
   // Runs a change: called with the settings as they would be, before they are visible, under a lock of its own (one change at a
@@ -39,7 +41,8 @@ class Options {
 
   // A parameter that changes at run time needs a hook that makes it so; one without a hook is refused by CONFIG SET.
   // Before threads start.
-  void on_change(std::string_view name, ApplyHook hook);
+  // `last`: is not applied before the others have agreed.
+  void on_change(std::string_view name, ApplyHook hook, bool last = false);
 
   // For ServerControl. Any thread.
   std::vector<ConfigValue> get(std::string_view pattern) const;
@@ -54,6 +57,7 @@ class Options {
   Result<std::vector<Given>> read_arguments(const std::vector<std::string>& arguments);
   Result<std::vector<Given>> read_file(const std::string& path) const;
   Status take(const Given& given);
+  std::vector<size_t> apply_order(const std::vector<const OptionSpec*>& specs) const;
   Status take_action(const Given& given);
   void finish();  // resolves what has no constant default, and says what deserves saying
 
@@ -62,11 +66,16 @@ class Options {
   Settings settings_;
   Settings baseline_;                // the defaults, resolved: what REWRITE need not write
   std::string outside_password_;     // came from the environment or a file of its own: REWRITE does not write it
-  std::map<std::string, ApplyHook, std::less<>> hooks_;
+  struct Hook {
+    ApplyHook apply;
+    bool last;
+  };
+  std::map<std::string, Hook, std::less<>> hooks_;
   std::vector<std::string> notices_;
   std::string config_file_;
   bool bind_given_ = false;
   bool unixsocket_given_ = false;
+  bool save_line_read_ = false;      // another one adds to it
   std::string action_;               // help, version, dump-docs
   std::string dump_page_;
 };

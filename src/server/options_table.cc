@@ -14,6 +14,7 @@ constexpr std::string_view kSecurity = "Security";
 constexpr std::string_view kData = "Data and durability";
 constexpr std::string_view kMemory = "Memory";
 constexpr std::string_view kObserving = "Observing";
+constexpr std::string_view kEvents = "Events";
 constexpr std::string_view kLogging = "Logging";
 constexpr std::string_view kOriginal = "Accepted for users of the original";
 constexpr std::string_view kGeneral = "General";
@@ -23,7 +24,6 @@ constexpr std::string_view kPolicyChoices[] = {"volatile-lru", "volatile-lfu", "
                                                "allkeys-lru",  "allkeys-lfu",  "allkeys-random",  "noeviction"};
 constexpr std::string_view kLevelChoices[] = {"debug", "verbose", "notice", "warning"};
 constexpr std::string_view kProfileChoices[] = {"kv", "vector", "ai", "full"};
-constexpr std::string_view kEmptyOnly[] = {""};
 constexpr std::string_view kDebugChoices[] = {"no", "local", "yes"};
 
 constexpr int64_t kMost = INT64_MAX;
@@ -43,10 +43,10 @@ constexpr OptionSpec kOptions[] = {
 
     // Network.
     {.name = "port", .letter = 'p', .group = kNetwork, .kind = OptionKind::kInteger, .target = &S::port,
-     .doc = "TCP port; 0 for none", .value = "N", .min = 0, .max = 65535, .origin = "differs: the default is 1974"},
+     .doc = "TCP port; 0 for none", .value = "N", .min = 0, .max = 65535, .changeable = kAtRunTime, .origin = "differs: the default is 1974"},
     {.name = "bind", .group = kNetwork, .kind = OptionKind::kWords, .target = &S::bind,
      .doc = "addresses to listen on, separated by blanks; a password does not open others by itself", .value = "ADDR",
-     .origin = "differs: the default is loopback"},
+     .changeable = kAtRunTime, .origin = "differs: the default is loopback"},
     {.name = "unixsocket", .group = kNetwork, .kind = OptionKind::kText, .target = &S::unixsocket,
      .doc = "path of the Unix socket, which carries the shared-memory lane; off for none", .value = "PATH",
      .default_text = "<dir>/pion.sock", .origin = "differs: there is one by default"},
@@ -95,9 +95,10 @@ constexpr OptionSpec kOptions[] = {
             "written before the reply, so that a killed server loses nothing",
      .value = "MODE", .choices = kSyncChoices, .changeable = kAtRunTime,
      .origin = "differs: replies never run ahead of the write"},
-    {.name = "save", .group = kData, .kind = OptionKind::kChoice, .target = &S::save,
-     .doc = "empty: checkpoints follow the journal's size, not a clock", .value = "''", .choices = kEmptyOnly,
-     .changeable = kAtRunTime, .origin = "differs: only the empty value"},
+    {.name = "save", .group = kData, .kind = OptionKind::kSavePoints, .target = &S::save,
+     .doc = "take a checkpoint when so many seconds passed and so many changes were made since the last one; empty: when the journal has "
+            "grown, which is enough",
+     .value = "'SECONDS CHANGES ...'", .changeable = kAtRunTime, .origin = "differs: empty by default; nothing depends on it but the time of a restart"},
     {.name = "databases", .group = kData, .kind = OptionKind::kInteger, .target = &S::databases,
      .doc = "databases that SELECT may choose", .value = "N", .min = kDatabases, .max = kDatabases,
      .origin = "differs: 16, fixed"},
@@ -120,6 +121,16 @@ constexpr OptionSpec kOptions[] = {
     {.name = "active-expire", .group = kMemory, .kind = OptionKind::kYesNo, .target = &S::active_expire,
      .doc = "remove expired keys in the background, not only when they are asked for", .value = "yes|no",
      .changeable = kAtRunTime, .origin = "Pion's own (Redis: DEBUG SET-ACTIVE-EXPIRE)"},
+    {.name = "active-expire-effort", .group = kMemory, .kind = OptionKind::kInteger, .target = &S::active_expire_effort,
+     .doc = "how much of its time the upkeep thread may spend on removing expired keys: that many ms, then a pause of 1 ms", .value = "N",
+     .min = 1, .max = 10, .changeable = kAtRunTime, .origin = "as Redis; other times"},
+    {.name = "maxmemory-eviction-tenacity", .group = kMemory, .kind = OptionKind::kInteger, .target = &S::maxmemory_eviction_tenacity,
+     .doc = "how long one command may evict before it goes on: up to 10, 50 us for each; above it 15 % more for each; 100: as long as it takes. "
+            "The upkeep thread does the rest",
+     .value = "N", .min = 0, .max = 100, .changeable = kAtRunTime},
+    {.name = "hz", .group = kMemory, .kind = OptionKind::kInteger, .target = &S::hz,
+     .doc = "times a second that the upkeep thread looks for something to expire, evict or free; more often by itself while there is", .value = "N",
+     .min = 1, .max = 500, .changeable = kAtRunTime, .origin = "as Redis; clients need no such looks", .clamps = true},
     {.name = "hash-max-listpack-entries", .group = kMemory, .kind = OptionKind::kInteger, .target = &S::hash_max_listpack_entries,
      .doc = "fields above which a hash is called hashtable", .value = "N", .min = 0, .max = kMost, .changeable = kAtRunTime,
      .alias = "hash-max-ziplist-entries"},
@@ -129,9 +140,6 @@ constexpr OptionSpec kOptions[] = {
     {.name = "list-max-listpack-size", .group = kMemory, .kind = OptionKind::kInteger, .target = &S::list_max_listpack_size,
      .doc = "up to where a list is called listpack, and its chunks above it: elements, or -1 to -5 for 4 to 64 KiB", .value = "N",
      .min = INT32_MIN, .max = INT32_MAX, .changeable = kAtRunTime, .alias = "list-max-ziplist-size"},
-    {.name = "list-compress-depth", .group = kMemory, .kind = OptionKind::kInteger, .target = &S::list_compress_depth,
-     .doc = "accepted, changes nothing: lists are not compressed", .value = "N", .min = 0, .max = INT32_MAX, .changeable = kAtRunTime,
-     .origin = "differs: lists are never compressed"},
     {.name = "set-max-intset-entries", .group = kMemory, .kind = OptionKind::kInteger, .target = &S::set_max_intset_entries,
      .doc = "members above which a set of integers is no more called intset", .value = "N", .min = 0, .max = kMost, .changeable = kAtRunTime},
     {.name = "set-max-listpack-entries", .group = kMemory, .kind = OptionKind::kInteger, .target = &S::set_max_listpack_entries,
@@ -171,6 +179,10 @@ constexpr OptionSpec kOptions[] = {
      .doc = "keep a histogram of the durations of each command", .value = "yes|no", .changeable = kAtRunTime},
     {.name = "latency-tracking-info-percentiles", .group = kObserving, .kind = OptionKind::kPercentiles, .target = &S::latency_percentiles,
      .doc = "percentiles that INFO latencystats prints", .value = "P ...", .changeable = kAtRunTime},
+    // Events.
+    {.name = "notify-keyspace-events", .group = kEvents, .kind = OptionKind::kEvents, .target = &S::notify_classes,
+     .doc = "what keyspace notifications tell, by letters (docs/notifications.md); empty: nothing", .value = "LETTERS",
+     .changeable = kAtRunTime},
 
     // Logging.
     {.name = "loglevel", .group = kLogging, .kind = OptionKind::kChoice, .target = &S::loglevel,
@@ -262,7 +274,16 @@ constexpr OptionSpec kRefused[] = {
 
 }  // namespace
 
-std::span<const OptionSpec> option_table() { return kOptions; }
+std::span<const OptionSpec> option_table() {
+  static const std::vector<OptionSpec> all = [] {
+    std::vector<OptionSpec> specs(std::begin(kOptions), std::end(kOptions));
+    // The flags of the original end the list.
+    const auto end = std::find_if(specs.begin(), specs.end(), [](const OptionSpec& spec) { return spec.group == kOriginal; });
+    specs.insert(end, held_options().begin(), held_options().end());
+    return specs;
+  }();
+  return all;
+}
 std::span<const OptionSpec> refused_options() { return kRefused; }
 
 const OptionSpec* find_option(std::string_view name) {

@@ -25,6 +25,8 @@ enum class OptionKind {
   kWords,     // words separated by blanks
   kLimits,    // <class> <hard bytes> <soft bytes> <soft seconds>, for one class or more
   kPercentiles,  // numbers from 0 to 100 separated by blanks; none is allowed
+  kEvents,    // classes of keyspace notifications
+  kSavePoints,  // <seconds> <changes>, any number of times
   kNotice,    // accepted, changes nothing, and the log says why (`doc`); a switch
   kRefused,   // of the original, not in this release: stops the start with `doc`
   kAction,    // --help and its kin: handled by Options
@@ -32,6 +34,13 @@ enum class OptionKind {
 
 // When a change takes effect.
 enum class Changeable { kAtStart, kAtRunTime };
+
+// Where a parameter's value is.
+enum class Holding {
+  kTyped,  // in Settings, at `target`
+  kFixed,  // always `initial`; only that can be set
+  kKept,   // in Settings::kept when it is not `initial`; nobody looks at it
+};
 
 struct OptionSpec {
   std::string_view name;      // in files and CONFIG; the flag is --<name>
@@ -50,10 +59,16 @@ struct OptionSpec {
   std::string_view alias = "";           // an older name that means the same; CONFIG GET shows both
   std::string_view origin = "as Redis";  // or "Pion's own", "differs: ..."
 
-  bool is_setting() const { return target.index() != 0; }  // has a value: stands in files and CONFIG
+  Holding holding = Holding::kTyped;
+  std::string_view initial = "";  // of those that are not typed
+  bool clamps = false;            // an integer out of range becomes the nearest in it
+  bool hidden = false;            // answered when it is asked for by its name, not by a pattern
+
+  bool is_setting() const { return target.index() != 0 || holding != Holding::kTyped; }  // has a value: stands in files and CONFIG
 };
 
 std::span<const OptionSpec> option_table();     // what there is
+std::span<const OptionSpec> held_options();     // of them those that are not typed
 std::span<const OptionSpec> refused_options();  // what the original has and this release has not
 // By name without the dashes, any case, in both. Null when there is none.
 const OptionSpec* find_option(std::string_view name);

@@ -101,7 +101,11 @@ TEST(Options, MistakesNameFlagValueAndWhatWasExpected) {
   EXPECT_EQ(mistake({"-p", "x"}), "-p: 'x' is not valid, expected an integer from 0 to 65535");
   EXPECT_EQ(mistake({"--appendfsync", "sometimes"}), "--appendfsync: 'sometimes' is not valid, expected one of everysec, always, no");
   EXPECT_EQ(mistake({"--databases", "17"}), "--databases: '17' is not valid, expected 16");
-  EXPECT_EQ(mistake({"--save", "60 1"}), "--save: '60 1' is not valid, expected an empty value");
+  EXPECT_EQ(mistake({"--save", "60"}), "--save: '60' is not valid, expected pairs of seconds and changes, or nothing");
+  EXPECT_EQ(mistake({"--activedefrag", "yes"}),
+            "--activedefrag: 'yes' is not valid, expected no: memory is not defragmented while it is in use");
+  EXPECT_EQ(mistake({"--notify-keyspace-events", "KEq"}),
+            "--notify-keyspace-events: 'KEq' is not valid, expected letters of KEg$lshzxetdmnocA");
   EXPECT_EQ(mistake({"--port"}), "--port needs a value: an integer from 0 to 65535");
   EXPECT_EQ(mistake({"--port", "--bind", "::1"}), "--port needs a value: an integer from 0 to 65535");
   EXPECT_EQ(mistake({"--prot", "1"}), "--prot: no such flag; did you mean --port?");
@@ -194,6 +198,55 @@ TEST(Options, SetIsAllOrNothing) {
   EXPECT_EQ(options.settings().timeout_s, 5);
 }
 
+TEST(Options, WhatMayFailIsAppliedLast) {
+  Options options;
+  ASSERT_TRUE(options.parse({}));
+  std::vector<std::string> applied;
+  options.on_change("port", [&](const Settings& s) { return applied.push_back("port " + std::to_string(s.port)), Status(); }, true);
+  options.on_change("timeout", [&](const Settings& s) -> Status {
+    applied.push_back("timeout " + std::to_string(s.timeout_s));
+    return s.timeout_s == 13 ? Status(fail(ErrorCode::kInvalid, "unlucky")) : Status();
+  });
+  EXPECT_TRUE(options.set({{"port", "7001"}, {"repl-timeout", "5"}, {"timeout", "7"}}));
+  EXPECT_EQ(applied, (std::vector<std::string>{"timeout 7", "port 7001"}));
+  applied.clear();
+  EXPECT_FALSE(options.set({{"port", "7002"}, {"repl-timeout", "6"}, {"timeout", "13"}}));
+  EXPECT_EQ(applied, (std::vector<std::string>{"timeout 13", "timeout 7"}));
+  EXPECT_EQ(options.settings().port, 7001);
+  EXPECT_EQ(value_of(options, "repl-timeout"), "5");
+}
+
+TEST(Options, HeldParametersSayWhatTheyAre) {
+  Options options;
+  ASSERT_TRUE(options.parse({"--repl-timeout", "77", "--rdbcompression", "NO", "--hz", "1000"}));
+  EXPECT_EQ(value_of(options, "repl-timeout"), "77");
+  EXPECT_EQ(value_of(options, "hz"), "500");  // the nearest there is
+  EXPECT_TRUE(options.set({{"repl-backlog-size", "2mb"}, {"rdbcompression", "no"}}));
+  EXPECT_EQ(value_of(options, "repl-backlog-size"), "2097152");
+  const auto refusal = [&](std::string_view name, std::string_view value) {
+    const Status status = options.set({{std::string(name), std::string(value)}});
+    return status ? "" : status.error().message;
+  };
+  EXPECT_EQ(refusal("rdbcompression", "yes"),
+            "CONFIG SET failed (possibly related to argument 'rdbcompression') - it is always 'no' here: checkpoints are not compressed");
+  EXPECT_EQ(refusal("maxmemory-clients", "200%"),
+            "CONFIG SET failed (possibly related to argument 'maxmemory-clients') - percentage argument must be less or equal to 100");
+  EXPECT_EQ(refusal("daemonize", "no"), "CONFIG SET failed (possibly related to argument 'daemonize') - can't set immutable config");
+}
+
+TEST(Options, SavePointsOfSeveralLinesAddUp) {
+  const ConfigFile file("save 3600 1\nsave 300 100\n");
+  Options options;
+  ASSERT_TRUE(options.parse({file.file()}));
+  const auto points = options.settings().save_points();
+  ASSERT_EQ(points.size(), 2u);
+  EXPECT_EQ(points[1].seconds, 300);
+  EXPECT_EQ(points[1].changes, 100);
+  Options one;
+  ASSERT_TRUE(one.parse({file.file(), "--save", "5 0"}));
+  EXPECT_EQ(value_of(one, "save"), "5 0");
+}
+
 TEST(Options, AParameterNobodyAppliesCannotBeSet) {
   Options options;
   ASSERT_TRUE(options.parse({}));
@@ -204,7 +257,10 @@ TEST(Options, AParameterNobodyAppliesCannotBeSet) {
 TEST(Options, GetTakesGlobs) {
   Options options;
   ASSERT_TRUE(options.parse({}));
-  EXPECT_EQ(options.get("maxmemory*").size(), 3u);
+  EXPECT_EQ(options.get("maxmemory*").size(), 5u);
+  EXPECT_TRUE(options.get("key-load*").empty());  // hidden
+  EXPECT_EQ(options.get("key-load-delay").size(), 1u);
+  EXPECT_EQ(options.get("*of").size(), 2u);  // replicaof and its older name
   EXPECT_EQ(options.get("MAXMEMORY").size(), 1u);
   EXPECT_TRUE(options.get("nosuch*").empty());
   EXPECT_TRUE(options.get("help").empty());

@@ -91,7 +91,7 @@ std::string configuration_page() {
       const std::string value = default_of(spec);
       out += "| " + name + " | " + cell(spec.is_setting() ? expected_values(spec) : std::string(spec.value)) + " | " +
              (value.empty() ? "" : spec.default_text.empty() || value.starts_with('<') ? "`" + value + "`" : cell(value)) + " | " +
-             (!spec.is_setting() ? "no parameter" : spec.changeable == Changeable::kAtRunTime ? "yes" : "at start only") + " | " +
+             (!spec.is_setting() ? "no parameter" : spec.holding == Holding::kFixed && spec.changeable == Changeable::kAtRunTime ? "to this value" : spec.changeable == Changeable::kAtRunTime ? "yes" : "at start only") + " | " +
              cell(spec.doc) + " | " + cell(spec.is_setting() ? spec.origin : "Pion's own") + " |\n";
     }
   }

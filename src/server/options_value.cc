@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "command/arguments.h"
+#include "command/notifications.h"
 #include "server/config_syntax.h"
 #include "server/options_table.h"
 
@@ -51,11 +52,20 @@ uint64_t machine_memory_bytes() {
   return static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
-std::optional<uint64_t> memory_or_share(std::string_view text) {
-  if (text.empty() || text.back() != '%') return memory_value(text);
-  const auto share = unsigned_number(text.substr(0, text.size() - 1));
-  if (!share || *share > 100) return std::nullopt;
-  return machine_memory_bytes() / 100 * *share;
+std::expected<uint64_t, OptionError> memory_argument(const OptionSpec& spec, std::string_view text) {
+  const auto refusal = [&](std::string redis_text) { return std::unexpected(OptionError{std::move(redis_text), expected_values(spec)}); };
+  // Redis takes shares of other parameters than we do, and says so of those.
+  const bool says_percent = spec.kind == OptionKind::kPercent && spec.holding != Holding::kTyped;
+  const std::string_view what = says_percent ? "argument must be a memory or percent value" : "argument must be a memory value";
+  if (spec.kind == OptionKind::kPercent && text.ends_with('%')) {
+    const auto share = unsigned_number(text.substr(0, text.size() - 1));
+    if (share && *share > 100 && says_percent) return refusal("percentage argument must be less or equal to 100");
+    if (!share || *share > 100) return refusal(std::string(what));
+    return machine_memory_bytes() / 100 * *share;
+  }
+  const auto bytes = memory_value(text);
+  if (!bytes) return refusal(std::string(what));
+  return *bytes;
 }
 
 std::string between(const OptionSpec& spec) {
@@ -64,8 +74,9 @@ std::string between(const OptionSpec& spec) {
 
 Parsed parse_number(const OptionSpec& spec, std::string_view text, Settings& settings) {
   if (spec.kind == OptionKind::kInteger) {
-    const auto value = integer_argument(text);
+    auto value = integer_argument(text);
     if (!value) return refuse(spec, "argument couldn't be parsed into an integer");
+    if (spec.clamps) value = std::clamp(*value, spec.min, spec.max);
     if (*value < spec.min || *value > spec.max) return refuse(spec, between(spec));
     settings.*std::get<int64_t Settings::*>(spec.target) = *value;
     return {};
@@ -76,8 +87,8 @@ Parsed parse_number(const OptionSpec& spec, std::string_view text, Settings& set
     settings.*std::get<int64_t Settings::*>(spec.target) = static_cast<int64_t>(*value);
     return {};
   }
-  const auto value = spec.kind == OptionKind::kPercent ? memory_or_share(text) : memory_value(text);
-  if (!value) return refuse(spec, "argument must be a memory value");
+  const auto value = memory_argument(spec, text);
+  if (!value) return std::unexpected(value.error());
   if (*value < static_cast<uint64_t>(spec.min) || *value > static_cast<uint64_t>(spec.max)) return refuse(spec, between(spec));
   settings.*std::get<uint64_t Settings::*>(spec.target) = *value;
   return {};
@@ -136,6 +147,65 @@ std::string joined(std::span<const std::string_view> words, std::string_view sep
   return all;
 }
 
+// Pairs of positive numbers, as one text.
+Parsed parse_save_points(const OptionSpec& spec, std::string_view text, Settings& settings) {
+  const auto words = split_words(text);
+  if (!words || words->size() % 2 != 0) return refuse(spec, "Invalid save parameters");
+  std::string all;
+  for (size_t i = 0; i < words->size(); i++) {
+    const auto number = integer_argument((*words)[i]);
+    const int64_t least = i % 2 == 0 ? 1 : 0;  // seconds, changes
+    if (!number || *number < least || *number > INT32_MAX) return refuse(spec, "Invalid save parameters");
+    all.append(all.empty() ? "" : " ").append(std::to_string(*number));
+  }
+  settings.*std::get<std::string Settings::*>(spec.target) = all;
+  return {};
+}
+
+// A value of a parameter that is not typed, as CONFIG GET shows it.
+std::expected<std::string, OptionError> held_value(const OptionSpec& spec, std::string_view text) {
+  const auto refusal = [&](std::string redis_text) { return std::unexpected(OptionError{std::move(redis_text), expected_values(spec)}); };
+  switch (spec.kind) {
+    case OptionKind::kInteger: {
+      const auto value = integer_argument(text);
+      if (!value) return refusal("argument couldn't be parsed into an integer");
+      if (*value < spec.min || *value > spec.max) return refusal(between(spec));
+      return std::to_string(*value);
+    }
+    case OptionKind::kBytes:
+    case OptionKind::kPercent: {
+      const auto value = memory_argument(spec, text);
+      if (!value) return std::unexpected(value.error());
+      return std::to_string(*value);
+    }
+    case OptionKind::kYesNo:
+      if (!same_word(text, "yes") && !same_word(text, "no")) return refusal("argument must be 'yes' or 'no'");
+      return same_word(text, "yes") ? "yes" : "no";
+    case OptionKind::kChoice:
+      for (std::string_view choice : spec.choices) {
+        if (same_word(choice, text)) return std::string(choice);
+      }
+      return refusal("argument(s) must be one of the following: " + joined(spec.choices, ", "));
+    default: return std::string(text);
+  }
+}
+
+Parsed parse_held(const OptionSpec& spec, std::string_view text, Settings& settings) {
+  auto value = held_value(spec, text);
+  if (!value) return std::unexpected(value.error());
+  if (spec.holding == Holding::kFixed) {
+    if (*value == spec.initial) return {};
+    const std::string why = ": " + std::string(spec.doc);
+    return std::unexpected(OptionError{"it is always '" + std::string(spec.initial) + "' here" + why, expected_values(spec) + why});
+  }
+  if (*value == spec.initial) {
+    settings.kept.erase(std::string(spec.name));
+  } else {
+    settings.kept.insert_or_assign(std::string(spec.name), std::move(*value));
+  }
+  return {};
+}
+
 std::string with_unit(uint64_t bytes) {
   for (const Unit& unit : {Unit{"gb", kGiB}, Unit{"mb", kMiB}, Unit{"kb", kKiB}}) {
     if (bytes > 0 && bytes % unit.bytes == 0) return std::to_string(bytes / unit.bytes).append(unit.name);
@@ -146,6 +216,7 @@ std::string with_unit(uint64_t bytes) {
 }  // namespace
 
 std::string expected_values(const OptionSpec& spec) {
+  if (spec.holding == Holding::kFixed) return spec.initial.empty() ? "an empty value" : std::string(spec.initial);
   switch (spec.kind) {
     case OptionKind::kInteger:
       if (spec.min == spec.max) return std::to_string(spec.min);
@@ -166,6 +237,8 @@ std::string expected_values(const OptionSpec& spec) {
       if (spec.choices.size() == 1 && spec.choices[0].empty()) return "an empty value";
       return "one of " + joined(spec.choices, ", ");
     case OptionKind::kWords: return "one word or more";
+    case OptionKind::kSavePoints: return "pairs of seconds and changes, or nothing";
+    case OptionKind::kEvents: return "letters of KEg$lshzxetdmnocA";
     case OptionKind::kLimits: return "normal, slave or pubsub, hard limit, soft limit, seconds; for one class or more";
     case OptionKind::kPercentiles: return "numbers from 0 to 100 separated by blanks";
     case OptionKind::kText:
@@ -176,6 +249,7 @@ std::string expected_values(const OptionSpec& spec) {
 }
 
 Parsed parse_option(const OptionSpec& spec, std::string_view text, Settings& settings) {
+  if (spec.holding != Holding::kTyped) return parse_held(spec, text, settings);
   switch (spec.kind) {
     case OptionKind::kInteger:
     case OptionKind::kBytes:
@@ -205,6 +279,13 @@ Parsed parse_option(const OptionSpec& spec, std::string_view text, Settings& set
     }
     case OptionKind::kLimits: return parse_limits(spec, text, settings);
     case OptionKind::kPercentiles: return parse_percentiles(spec, text, settings);
+    case OptionKind::kSavePoints: return parse_save_points(spec, text, settings);
+    case OptionKind::kEvents: {
+      const auto classes = parse_event_classes(text);
+      if (!classes) return refuse(spec, "Invalid event class character. Use 'Ag$lshzxeKEtmdn'.");
+      settings.*std::get<int64_t Settings::*>(spec.target) = *classes;
+      return {};
+    }
     case OptionKind::kRefused:
     case OptionKind::kAction: break;
   }
@@ -212,12 +293,17 @@ Parsed parse_option(const OptionSpec& spec, std::string_view text, Settings& set
 }
 
 std::string format_option(const OptionSpec& spec, const Settings& settings) {
+  if (spec.holding != Holding::kTyped) {
+    const auto found = settings.kept.find(spec.name);
+    return found == settings.kept.end() ? std::string(spec.initial) : found->second;
+  }
   struct Visitor {
     const OptionSpec& spec;
     const Settings& settings;
     std::string operator()(std::monostate) const { return ""; }
     std::string operator()(bool Settings::*field) const { return settings.*field ? "yes" : "no"; }
     std::string operator()(int64_t Settings::*field) const {
+      if (spec.kind == OptionKind::kEvents) return format_event_classes(static_cast<uint32_t>(settings.*field));
       if (spec.kind != OptionKind::kOctal) return std::to_string(settings.*field);
       char digits[24];
       const auto [end, error] = std::to_chars(digits, digits + sizeof digits, settings.*field, 8);
@@ -252,7 +338,20 @@ std::string format_option_for_file(const OptionSpec& spec, const Settings& setti
   if (const auto* field = std::get_if<uint64_t Settings::*>(&spec.target)) return with_unit(settings.**field);
   const std::string text = format_option(spec, settings);
   if (spec.name == "unixsocket" && text.empty()) return "off";
+  if (spec.kind == OptionKind::kEvents) {
+    return quote_word(format_event_classes(static_cast<uint32_t>(settings.*std::get<int64_t Settings::*>(spec.target)), true));
+  }
+  if (spec.kind == OptionKind::kSavePoints) return text.empty() ? "\"\"" : text;
   return spec.kind == OptionKind::kText || spec.kind == OptionKind::kChoice ? quote_word(text) : text;
+}
+
+std::vector<Settings::SavePoint> Settings::save_points() const {
+  std::vector<SavePoint> points;
+  const auto words = split_words(save).value_or(std::vector<std::string>());
+  for (size_t i = 0; i + 1 < words.size(); i += 2) {
+    points.push_back({integer_argument(words[i]).value_or(0), integer_argument(words[i + 1]).value_or(0)});
+  }
+  return points;
 }
 
 }  // namespace pion

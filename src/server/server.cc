@@ -28,8 +28,8 @@ namespace {
 constexpr unsigned kWorkerThreads = 4;     // slow work waits for disks as much as for cores
 constexpr unsigned kPatientThreads = 4;
 constexpr int64_t kDrainMs = 5000;         // a stop waits this long for replies that are owed
-constexpr int64_t kUpkeepMs = 100, kUpkeepBusyMs = 1, kUpkeepBudgetUs = 1000;
-constexpr uint64_t kOtherDescriptors = 512;  // files, listeners, descriptors passed to us
+constexpr int64_t kUpkeepBusyMs = 1, kUpkeepBudgetUs = 1000;
+constexpr int64_t kSaveLookMs = 200, kSaveRetryMs = 5000;
 
 void set_live(LiveSettings& live, const Settings& settings) {
   live.idle_timeout_s = settings.timeout_s;
@@ -72,6 +72,7 @@ Server::Server(Options& options, Storage& storage) : options_(options), storage_
   shared_.services.pubsub = &pubsub_;
   shared_.services.monitors = &monitors_;
   shared_.services.slow_log = &slow_log_;
+  shared_.services.notifications = &notifications_;
   shared_.journal = &storage.journal();
   shared_.extents = &storage.extents();
   set_live(shared_.live, settings);
@@ -100,9 +101,11 @@ Server::~Server() {
 void Server::set_planes(Keyspace* keyspace, PromptStore* prompt) {
   shared_.services.keyspace = keyspace;
   shared_.services.prompt = prompt;
+  keyspace->set_observer(&notifications_);
   set_memory_limits(options_.settings());
   const struct mallinfo2 heap = mallinfo2();
   startup_memory_bytes_ = heap.uordblks + heap.hblkhd;
+  set_upkeep(options_.settings());
 }
 
 void Server::hook_options() {
@@ -110,16 +113,9 @@ void Server::hook_options() {
   for (std::string_view name : {"timeout", "tcp-keepalive", "proto-max-bulk-len", "client-query-buffer-limit", "client-output-buffer-limit", "requirepass"}) {
     options_.on_change(name, live);
   }
-  options_.on_change("maxclients", [this](const Settings& settings) -> Status {
-    const auto wanted = static_cast<uint64_t>(settings.maxclients);
-    const uint64_t limit = raise_descriptor_limit(wanted + kOtherDescriptors);
-    if (limit < wanted + kOtherDescriptors) {
-      return fail(ErrorCode::kTooLarge, "The operating system is not able to handle the specified number of clients, try with " +
-                                            std::to_string(limit > kOtherDescriptors ? limit - kOtherDescriptors : 1));
-    }
-    shared_.live.max_clients = wanted;
-    return {};
-  });
+  options_.on_change("maxclients", [this](const Settings& settings) { return set_max_clients(settings); });
+  options_.on_change("port", [this](const Settings& settings) { return listen_anew(settings, "Unable to listen on this port. Check server logs."); }, true);
+  options_.on_change("bind", [this](const Settings& settings) { return listen_anew(settings, "Failed to bind to specified addresses."); }, true);
   options_.on_change("appendfsync", [this](const Settings& settings) -> Status {
     storage_.journal().set_mode(settings.sync_mode());
     return {};
@@ -136,10 +132,14 @@ void Server::hook_options() {
   const auto memory = [this](const Settings& settings) -> Status { return set_memory_limits(settings), Status{}; };
   for (std::string_view name : {"maxmemory", "maxmemory-policy", "maxmemory-samples", "lfu-log-factor", "lfu-decay-time", "active-expire",
                                 "hash-max-listpack-entries", "hash-max-listpack-value", "list-max-listpack-size",
-                                "list-compress-depth", "zset-max-listpack-entries", "zset-max-listpack-value",
+                                "zset-max-listpack-entries", "zset-max-listpack-value",
                                 "set-max-intset-entries", "set-max-listpack-entries", "set-max-listpack-value", "hll-sparse-max-bytes",
-                                "stream-node-max-bytes", "stream-node-max-entries"}) {
+                                "stream-node-max-bytes", "stream-node-max-entries", "notify-keyspace-events",
+                                "active-expire-effort", "maxmemory-eviction-tenacity"}) {
     options_.on_change(name, memory);
+  }
+  for (std::string_view name : {"hz", "save"}) {
+    options_.on_change(name, [this](const Settings& settings) -> Status { return set_upkeep(settings), Status{}; });
   }
 }
 
@@ -159,7 +159,11 @@ void Server::set_memory_limits(const Settings& settings) {
   limits.lfu_decay_minutes = static_cast<uint32_t>(settings.lfu_decay_minutes);
   limits.active_expire = settings.active_expire;
   limits.hll_sparse_max_bytes = settings.hll_sparse_max_bytes;
+  limits.expire_effort = static_cast<uint32_t>(settings.active_expire_effort);
+  limits.eviction_tenacity = static_cast<uint32_t>(settings.maxmemory_eviction_tenacity);
   limits.maxmemory = settings.maxmemory_bytes;
+  notifications_.set_classes(static_cast<uint32_t>(settings.notify_classes));
+  limits.events = wanted_events(static_cast<uint32_t>(settings.notify_classes));
   collection_limits().list_listpack_size = settings.list_max_listpack_size;
   collection_limits().hash_entries = static_cast<uint64_t>(settings.hash_max_listpack_entries);
   collection_limits().hash_value_bytes = settings.hash_max_listpack_value;
@@ -198,48 +202,35 @@ void Server::maintain() {
   std::unique_lock lock(upkeep_mutex_);
   while (!upkeep_stop_) {
     lock.unlock();
-    const bool more = shared_.services.keyspace->maintain(kUpkeepBudgetUs);
-    if (ready_keys != 0) shared_.services.keyspace->serve_waiters();
+    Keyspace& keyspace = *shared_.services.keyspace;
+    const bool more = keyspace.maintain(kUpkeepBudgetUs * keyspace.settings.expire_effort.load(std::memory_order_relaxed));
+    if (ready_keys != 0) keyspace.serve_waiters();
     measure_rates();
     lock.lock();
-    upkeep_wake_.wait_for(lock, std::chrono::milliseconds(more ? kUpkeepBusyMs : kUpkeepMs), [this] { return upkeep_stop_; });
+    save_when_due();
+    upkeep_wake_.wait_for(lock, std::chrono::milliseconds(more ? kUpkeepBusyMs : upkeep_ms_), [this] { return upkeep_stop_; });
   }
 }
 
-Status Server::open_sockets() {
-  const Settings settings = options_.settings();
-  const auto wanted = static_cast<uint64_t>(settings.maxclients) + kOtherDescriptors;
-  if (const uint64_t limit = raise_descriptor_limit(wanted); limit < wanted) {
-    const uint64_t clients = limit > kOtherDescriptors ? limit - kOtherDescriptors : 1;
-    log_warning("the limit of open files is " + std::to_string(limit) + ": at most " + std::to_string(clients) + " clients");
-    shared_.live.max_clients = clients;
-  }
-  const auto backlog = static_cast<int>(settings.tcp_backlog);
-  Reactor& reactor = threads_[0]->reactor();
-  const auto sink = [this](Accepted accepted, bool unix_socket) { add_client(std::move(accepted), unix_socket); };
-  for (const std::string& word : settings.port > 0 ? settings.bind : std::vector<std::string>{}) {
-    // As Redis: "-" before an address means it may be missing, "*" every address.
-    const bool optional = word.starts_with('-');
-    std::string host = optional ? word.substr(1) : word;
-    if (host == "*") host = "0.0.0.0";
-    if (host == "::*") host = "::";
-    auto fd = listen_tcp(host, static_cast<uint16_t>(settings.port), backlog);
-    if (!fd && optional) {
-      log_notice(fd.error().message);
-      continue;
-    }
-    if (!fd) return std::unexpected(fd.error());
-    tcp_port_ = local_port(fd->get());
-    listeners_.push_back(std::make_unique<Listener>(reactor, std::move(*fd), "", sink));
-  }
-  if (!settings.unixsocket.empty()) {
-    auto fd = listen_unix(settings.unixsocket, backlog, static_cast<unsigned>(settings.unixsocketperm));
-    if (!fd) return std::unexpected(fd.error());
-    unix_socket_ = settings.unixsocket;
-    listeners_.push_back(std::make_unique<Listener>(reactor, std::move(*fd), unix_socket_, sink));
-  }
-  if (listeners_.empty()) return fail(ErrorCode::kInvalid, "neither a port nor a Unix socket to listen on");
-  return {};
+void Server::set_upkeep(const Settings& settings) {
+  std::lock_guard lock(upkeep_mutex_);
+  upkeep_ms_ = 1000 / settings.hz;
+  save_points_ = settings.save_points();
+}
+
+// The option `save`. With upkeep_mutex_.
+void Server::save_when_due() {
+  if (save_points_.empty() || monotonic_ms() < next_save_look_ms_) return;
+  next_save_look_ms_ = monotonic_ms() + kSaveLookMs;
+  const StorageStats stats = storage_.stats();
+  const int64_t last_s = std::max(stats.last_checkpoint_wall_s, start_wall_ms_ / 1000);
+  const int64_t passed_s = wall_ms() / 1000 - last_s;
+  const auto due = [&](const Settings::SavePoint& point) {
+    return passed_s >= point.seconds && stats.records_since_checkpoint >= static_cast<uint64_t>(point.changes);
+  };
+  if (!std::any_of(save_points_.begin(), save_points_.end(), due)) return;
+  storage_.request_checkpoint();
+  if (!stats.last_checkpoint_ok) next_save_look_ms_ = monotonic_ms() + kSaveRetryMs;
 }
 
 void Server::start() {
@@ -247,15 +238,13 @@ void Server::start() {
     for (const auto& thread : threads_) thread->post_journal_progress();
   });
   if (threads_.size() > 1) threads_[0]->reactor().post([this] { balance(); });
-  for (const auto& listener : listeners_) threads_[0]->reactor().post([&listener = *listener] { listener.start(); });
+  threads_[0]->reactor().post([this] { start_listening(); });
   for (const auto& thread : threads_) thread->start();
   upkeep_ = std::thread([this] { maintain(); });
 }
 
 void Server::stop() {
-  threads_[0]->reactor().post([this] {
-    for (const auto& listener : listeners_) listener->stop();
-  });
+  threads_[0]->reactor().post([this] { stop_listening(); });
   for (const auto& thread : threads_) thread->post_drain(kDrainMs);
   for (const auto& thread : threads_) thread->join();
   {
@@ -273,20 +262,6 @@ void Server::stop() {
 void Server::balance() {
   balancer_->step(clock_ns(CLOCK_MONOTONIC));
   threads_[0]->reactor().after(Balancer::kStepMs, [this] { balance(); });
-}
-
-// On thread 0.
-void Server::add_client(Accepted accepted, bool unix_socket) {
-  if (shared_.clients.count() >= shared_.live.max_clients.load(std::memory_order_relaxed)) {
-    static constexpr std::string_view kFull = "-ERR max number of clients reached\r\n";
-    [[maybe_unused]] ssize_t ignored = ::send(accepted.fd.get(), kFull.data(), kFull.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-    rejected_.fetch_add(1, std::memory_order_relaxed);
-    return;
-  }
-  const unsigned best = balancer_->thread_for_new_client();
-  const uint64_t id = shared_.last_client_id.fetch_add(1, std::memory_order_relaxed) + 1;
-  shared_.clients.add(id, best);
-  threads_[best]->post_connection(std::move(accepted), unix_socket, id);
 }
 
 ServerStats Server::stats() const {
@@ -390,9 +365,13 @@ void Server::pause_clients(int64_t duration_ms, bool only_writes) {
   constexpr int64_t kLongest = 365LL * 24 * 3600 * 1000;
   shared_.pause.pause(monotonic_ms() + std::min(duration_ms, kLongest),
                       only_writes ? ClientPause::Mode::kWrites : ClientPause::Mode::kAll);
+  shared_.services.keyspace->settings.keeps_all_until_ms = shared_.pause.until_ms();
 }
 
 void Server::unpause_clients() {
+  // Not zero: a command under way may not have found a key that is there, and make it.
+  std::atomic<int64_t>& until_ms = shared_.services.keyspace->settings.keeps_all_until_ms;
+  if (until_ms.load() != 0) until_ms = monotonic_ms();
   shared_.pause.end();
   for (const auto& thread : threads_) thread->post_unpause();
 }

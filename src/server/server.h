@@ -4,13 +4,16 @@
 #include <atomic>
 #include <condition_variable>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/worker_pool.h"
+#include "command/notifications.h"
 #include "command/pubsub.h"
 #include "command/slow_log.h"
 #include "command/server_control.h"
@@ -54,25 +57,39 @@ class Server final : public ServerControl {
 
  private:
   void balance();
+  // server_sockets.cc. Listeners by "address port".
+  using TcpListeners = std::map<std::string, std::unique_ptr<Listener>>;
+  std::unique_ptr<Listener> make_listener(UniqueFd fd, const std::string& unix_path);
+  // Those of `settings` that are not open yet; `places` becomes what all of them are.
+  Result<TcpListeners> open_tcp(const Settings& settings, std::set<std::string>& places);
+  Status listen_anew(const Settings& settings, std::string_view refusal);
+  void start_listening();
+  void stop_listening();
   void add_client(Accepted accepted, bool unix_socket);
+  Status set_max_clients(const Settings& settings);
   void hook_options();
   void set_memory_limits(const Settings& settings);
   void set_observing(const Settings& settings);
   void maintain();
   void measure_rates();
+  void set_upkeep(const Settings& settings);
+  void save_when_due();
 
   Options& options_;
   Storage& storage_;
   PubSub pubsub_;
+  Notifications notifications_{pubsub_};
   MonitorFeed monitors_;
   SlowLog slow_log_;
   ServerShared shared_;
   std::unique_ptr<WorkerPool> workers_, patient_, journal_writer_;
   std::vector<std::unique_ptr<IoThread>> threads_;
-  std::vector<std::unique_ptr<Listener>> listeners_;
+  TcpListeners tcp_listeners_;  // thread 0's from start() on
+  std::unique_ptr<Listener> unix_listener_;
+  std::set<std::string> tcp_places_;  // as they were asked for last; by whoever changes options
   std::unique_ptr<Balancer> balancer_;
   std::string unix_socket_;
-  int tcp_port_ = 0;
+  std::atomic<int> tcp_port_{0};
   uint64_t startup_memory_bytes_ = 0;
   const std::string run_id_;
   const int64_t start_wall_ms_;
@@ -80,6 +97,8 @@ class Server final : public ServerControl {
   std::mutex upkeep_mutex_;
   std::condition_variable upkeep_wake_;
   bool upkeep_stop_ = false;
+  int64_t upkeep_ms_ = 100, next_save_look_ms_ = 0;
+  std::vector<Settings::SavePoint> save_points_;
   std::atomic<bool> stopped_by_command_{false}, save_wanted_{false};
   std::atomic<uint64_t> rejected_{0};
   struct Rates {

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -45,7 +46,7 @@ struct Settings {
   std::string dir = "./pion-data";                  // made absolute at start
   bool appendonly = true;
   std::string appendfsync = "everysec";
-  std::string save;                                 // always empty: checkpoints are not taken by a clock
+  std::string save;                                 // "<seconds> <changes> ...": when checkpoints are taken beside the journal's own
   int64_t databases = kDatabases;
 
   // Memory.
@@ -55,10 +56,12 @@ struct Settings {
   int64_t lfu_log_factor = 10;
   int64_t lfu_decay_minutes = 1;
   bool active_expire = true;
+  int64_t active_expire_effort = 1;
+  int64_t maxmemory_eviction_tenacity = 10;
+  int64_t hz = 10;
   int64_t hash_max_listpack_entries = 512;
   uint64_t hash_max_listpack_value = 64;
   int64_t list_max_listpack_size = -2;
-  int64_t list_compress_depth = 0;
   int64_t set_max_intset_entries = 512;
   int64_t set_max_listpack_entries = 128;
   uint64_t set_max_listpack_value = 64;
@@ -75,13 +78,23 @@ struct Settings {
   int64_t latency_monitor_threshold_ms = 0;         // 0: off
   bool latency_tracking = true;
   std::vector<double> latency_percentiles = {50, 99, 99.9};
+  // Events.
+  int64_t notify_classes = 0;                       // KeyEvent bits and the forms, as parse_event_classes()
 
   // Logging.
   std::string loglevel = "notice";
   std::string logfile;                              // empty: standard error
 
+  // Parameters that steer nothing, by name, when they are not at their initial value.
+  std::map<std::string, std::string, std::less<>> kept;
+
   // What the original's users pass.
   std::string profile = "full";
+
+  struct SavePoint {
+    int64_t seconds, changes;
+  };
+  std::vector<SavePoint> save_points() const;
 
   SyncMode sync_mode() const {
     return appendfsync == "always" ? SyncMode::kAlways : appendfsync == "no" ? SyncMode::kNo : SyncMode::kEverySecond;

@@ -31,14 +31,42 @@ CLOCK_COMMANDS = {b"TTL": 1, b"PTTL": 3000, b"EXPIRETIME": 1, b"PEXPIRETIME": 30
 
 
 class RawConnection(Connection):
-    """Also gives a reply's exact bytes, so that a nil array is not a nil string and a double not a bulk."""
+    """Also gives a reply's exact bytes, so that a nil array is not a nil string and a double not a bulk.
+
+    `pushes`: the keyspace events that came before the last reply, as (channel, key).
+    """
+
+    def __init__(self, port: int, protocol: int):
+        self.pushes: list[tuple[bytes, bytes]] = []
+        self.reply_at = 0
+        super().__init__(port, protocol=protocol)
+
+    def read(self) -> object:
+        while True:
+            if self.at == len(self.input):
+                self._more()
+            self.reply_at = self.at
+            push = self.input[self.at : self.at + 1] == b">"
+            reply = super().read()
+            if not push:
+                return reply
+            assert isinstance(reply, list)
+            if reply[0] == b"pmessage" and not reply[2].endswith(b":expired"):
+                self.pushes.append((reply[2], reply[3]))
 
     def read_raw(self) -> tuple[bytes, object]:
         """The next reply: its bytes as they came, and what they mean."""
+        self.pushes = []
         self.input = bytearray(self.input[self.at :])
         self.at = 0
         reply = self.read()
-        return bytes(self.input[: self.at]), reply
+        return bytes(self.input[self.reply_at : self.at]), reply
+
+    def listen(self) -> None:
+        """Its own commands' keyspace events come behind their replies from here on."""
+        self.call("CONFIG", "SET", "notify-keyspace-events", "EAmnoc")
+        self.send("PSUBSCRIBE", "__keyevent@*")
+        super().read()
 
 
 @dataclass
@@ -172,6 +200,10 @@ class Comparison:
     def __init__(self, pion_port: int, redis_port: int, seed: int, protocol: int):
         self.pion = RawConnection(pion_port, protocol=protocol)
         self.redis = RawConnection(redis_port, protocol=protocol)
+        self.listens = protocol == 3
+        if self.listens:
+            self.pion.listen()
+            self.redis.listen()
         self.generator = Generator(seed)
         self.report = Report()
         self.history: deque[tuple[int, Command]] = deque(maxlen=2000)
@@ -182,11 +214,26 @@ class Comparison:
             connection.send_many(tuple(command) for command in commands)
         for command in commands:
             ours, theirs = self.pion.read_raw(), self.redis.read_raw()
+            self.compare_events()
             step = self.report.commands
             self.report.commands += 1
             if not same(command, ours, theirs):
                 self.report.differences.append(Difference(step, command, ours[0], theirs[0], self.earlier(command)))
             self.history.append((step, command))
+        if self.listens:
+            for connection in (self.pion, self.redis):
+                connection.send("PING")
+                connection.read_raw()
+            self.compare_events()
+
+    def compare_events(self) -> None:
+        """What the last command told: its events stand in front of the next one's reply."""
+        ours, theirs = self.pion.pushes, self.redis.pushes
+        if ours == theirs or not self.history:
+            return
+        step, command = self.history[-1]
+        found = Difference(step, [b"events of", *command], repr(ours).encode(), repr(theirs).encode(), self.earlier(command))
+        self.report.differences.append(found)
 
     def batch(self) -> list[Command]:
         commands: list[Command] = []

@@ -135,3 +135,44 @@ def test_unblock(pion_factory: Callable[..., PionServer]) -> None:
             assert (str(got) if isinstance(got, ServerError) else got) == wanted
             assert waiting.read() == b"behind"
             assert c.call("CLIENT", "UNBLOCK", identity) == 0
+
+
+def test_nothing_expires_under_a_pause(pion_factory: Callable[..., PionServer]) -> None:
+    """Expired keys are hidden and stay, for the sweep, too; one that is written in the pausing transaction takes the hidden one's place."""
+    server = pion_factory("--hz", "100")
+    with Connection(server.port) as c:
+        c.call("CONFIG", "RESETSTAT")
+        for words in (("MULTI",), ("SET", "a", 1, "PX", 10), ("SET", "b", 1, "PX", 10), ("HSET", "h", "f", 1), ("HPEXPIRE", "h", 10, "FIELDS", 1, "f"), ("CLIENT", "PAUSE", 60000, "WRITE"), ("EXEC",)):
+            c.call(*words)
+        time.sleep(0.2)
+        assert [c.call("GET", "a"), c.call("EXISTS", "a", "b"), c.call("HGET", "h", "f"), c.call("TTL", "b")] == [None, 0, None, -2]
+        assert c.call("DBSIZE") == 3 and b"expired_keys:0\r\n" in c.call("INFO", "stats")
+        c.call("CLIENT", "UNPAUSE")
+        assert [c.call("GET", "a"), c.call("GET", "b")] == [None, None]
+        assert b"expired_keys:2\r\n" in c.call("INFO", "stats")
+        c.call("DEBUG", "SET-ACTIVE-EXPIRE", 0)
+        c.call("SET", "k", 1, "PX", 1)
+        time.sleep(0.01)
+        for words in (("MULTI",), ("CLIENT", "PAUSE", 60000, "WRITE"), ("GET", "k"), ("SET", "k", 2), ("LPUSH", "l", 1), ("EXEC",)):
+            reply = c.call(*words)
+        assert reply == ["OK", None, "OK", 1]
+        assert c.call("GET", "k") == b"2"
+        c.call("CLIENT", "UNPAUSE")
+        assert [c.call("GET", "k"), c.call("TTL", "k"), c.call("DEL", "k"), c.call("EXISTS", "k")] == [b"2", -1, 1, 0]
+
+
+def test_what_may_replicate_waits_for_the_end_of_a_pause(pion: PionServer) -> None:
+    with Connection(pion.port) as c:
+        c.call("PFADD", "h", "a")
+        c.call("CLIENT", "PAUSE", 60000, "WRITE")
+        waiting = [Connection(pion.port) for _ in range(3)]
+        for connection, words in zip(waiting, [("PFCOUNT", "h"), ("PUBLISH", "c", "m"), ("SPUBLISH", "c", "m")], strict=True):
+            connection.send(*words)
+        deadline = time.monotonic() + 10
+        while b"blocked_clients:3" not in c.call("INFO", "clients"):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        c.call("CLIENT", "UNPAUSE")
+        assert [connection.read() for connection in waiting] == [1, 0, 0]
+        for connection in waiting:
+            connection.close()
