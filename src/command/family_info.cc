@@ -26,9 +26,10 @@ namespace {
 
 uint64_t resident_memory_bytes() {
   std::ifstream statm("/proc/self/statm");
-  uint64_t total_pages = 0, resident_pages = 0;
-  statm >> total_pages >> resident_pages;
-  return resident_pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  uint64_t total_pages = 0, resident_pages = 0, of_files = 0;
+  statm >> total_pages >> resident_pages >> of_files;
+  // Payload is looked at where the page cache has it; those pages are the system's to take.
+  return (resident_pages - of_files) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
 void server_section(CommandContext& context, InfoLines& lines) {

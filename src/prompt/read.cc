@@ -68,8 +68,7 @@ Status verify_runs(const std::vector<ExtentRun>& runs, uint64_t& verified) {
   std::atomic<size_t> next{0};
   const auto work = [&]() -> Status {
     for (size_t i = next++; i < stretches.size(); i = next++) {
-      const Stretch& stretch = stretches[stretches.size() - 1 - i];
-      Status status = stretch.extent->verify(stretch.from, stretch.to - stretch.from);
+      Status status = stretches[i].extent->verify(stretches[i].from, stretches[i].to - stretches[i].from);
       if (!status) return next = stretches.size(), status;
     }
     return {};
