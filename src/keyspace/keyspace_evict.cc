@@ -63,7 +63,12 @@ size_t Keyspace::sample_stripe(unsigned number, EvictionPolicy policy, size_t mo
       if (first) entries[count++] = first.entry;
       if (policy != EvictionPolicy::kVolatileTtl) count = std::max(count, shard->sample_volatile(random64(), entries, most));
     } else {
-      count = shard->sample(random64(), entries, most);
+      // Any entry of its bucket, not the first ones, which are the oldest.
+      while (count < most) {
+        Entry* const entry = shard->random(random64());
+        if (!entry) break;
+        entries[count++] = entry;
+      }
     }
     for (size_t i = 0; i < count; ++i) {
       candidates.push_back({eviction_score(*entries[i], policy), number, db, std::string(entries[i]->key())});

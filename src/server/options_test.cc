@@ -112,7 +112,7 @@ TEST(Options, MistakesNameFlagValueAndWhatWasExpected) {
   EXPECT_EQ(mistake({"--apendonly", "no"}), "--apendonly: no such flag; did you mean --appendonly?");
   EXPECT_EQ(mistake({"--max-memory", "1g"}), "--max-memory: no such flag; did you mean --maxmemory?");
   EXPECT_EQ(mistake({"--xyzzy"}), "--xyzzy: no such flag");
-  EXPECT_EQ(mistake({"-z"}), "-z: no such flag");
+  EXPECT_EQ(mistake({"-z"}), "-z: no such flag; did you mean --hz?");
   EXPECT_EQ(mistake({"--kvcache=no"}), "--kvcache takes no value");
   EXPECT_EQ(mistake({"--port", "1", "stray"}), "unexpected argument 'stray': flags begin with --");
   EXPECT_EQ(mistake({"--maxmemory", "-1"}), "--maxmemory: '-1' is not valid, expected a number of bytes such as 100mb or 2gb, or a "
