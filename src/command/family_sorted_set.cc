@@ -99,6 +99,24 @@ void add_several(TypedKey& set, std::span<const SortedSetAddition::Member> membe
   if (result.added > 0 || result.updated > 0) set.change(delta_of_thread());
 }
 
+bool has_all(const TypedKey& set, std::span<const SortedSetAddition::Member> members) {
+  return set.exists() && std::all_of(members.begin(), members.end(), [&](const SortedSetAddition::Member& member) {
+    double old = 0;
+    return SortedSetReader(set.entry()).score(member.name, old) && old == member.score;
+  });
+}
+
+// Without conditions: one delta, unless everything is there already.
+void add_all(TypedKey& set, std::span<const SortedSetAddition::Member> members, AddResult& result) {
+  if (has_all(set, members)) return;
+  const uint64_t before = set.exists() ? SortedSetReader(set.entry()).size() : 0;
+  SortedSetDelta delta(delta_of_thread(), Op::kSet);
+  for (const auto& [name, score] : members) delta.member(name).score(score);
+  set.change(delta_of_thread());
+  result.added = static_cast<int64_t>(SortedSetReader(set.entry()).size() - before);
+  result.updated = 1;
+}
+
 // The pairs of score and member from `first` on.
 Outcome add_generic(CommandContext& ctx, const SortedSetAddition& options, size_t first) {
   std::vector<SortedSetAddition::Member> members;
@@ -238,12 +256,7 @@ Outcome add_members(CommandContext& ctx, const SortedSetAddition& options, std::
   } else if (options.conditional() || options.changed) {
     add_several(set, members, options, result);
   } else {
-    const uint64_t before = set.exists() ? SortedSetReader(set.entry()).size() : 0;
-    SortedSetDelta delta(delta_of_thread(), Op::kSet);
-    for (const auto& [name, score] : members) delta.member(name).score(score);
-    set.change(delta_of_thread());
-    result.added = static_cast<int64_t>(SortedSetReader(set.entry()).size() - before);
-    result.updated = 1;
+    add_all(set, members, result);
   }
   if (result.added > 0 || result.updated > 0) set.event(KeyEvent::kSortedSet, options.increment ? "zincr" : "zadd");
   if (result.nan) {
