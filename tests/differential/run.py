@@ -232,6 +232,10 @@ class Comparison:
         if ours == theirs or not self.history:
             return
         step, command = self.history[-1]
+        if command[0].upper() in (b"SORT", b"SORT_RO"):  # looks for the keys of its patterns in an order of its own
+            ours, theirs = ([push for push in pushes if not push[0].endswith(b":keymiss")] for pushes in (ours, theirs))
+            if ours == theirs:
+                return
         found = Difference(step, [b"events of", *command], repr(ours).encode(), repr(theirs).encode(), self.earlier(command))
         self.report.differences.append(found)
 
