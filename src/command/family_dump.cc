@@ -7,6 +7,7 @@
 #include "command/arguments.h"
 #include "command/collection.h"
 #include "command/families.h"
+#include "command/overwritten.h"
 #include "command/string_value.h"
 #include "keyspace/rdb_value.h"
 #include "keyspace/value_types.h"
@@ -116,6 +117,8 @@ bool read_payload(CommandContext& ctx, Restored& restored) {
 void store(CommandContext& ctx, KeyAccess& access, const Key& key, Found found, const RestoreOptions& options, Restored& restored) {
   Keyspace& keyspace = *ctx.services.keyspace;
   const int database = ctx.session.database;
+  const Overwritten overwritten(found, restored.read.type);
+  overwritten.tell_new(access, database, key);
   Entry* entry;
   if (restored.string) {
     entry = access.set(database, key, found, restored.string->value(), restored.expiry_ms);
@@ -128,6 +131,7 @@ void store(CommandContext& ctx, KeyAccess& access, const Key& key, Found found, 
   if (options.idle_s) keyspace.set_idle_s(*entry, static_cast<uint64_t>(*options.idle_s));
   if (options.frequency) keyspace.set_access_frequency(*entry, static_cast<uint8_t>(*options.frequency));
   access.event(KeyEvent::kGeneric, "restore", database, key);
+  overwritten.tell(access, database, key);
 }
 
 Outcome restore_command(CommandContext& ctx) {

@@ -3,6 +3,7 @@
 
 #include "command/arguments.h"
 #include "command/family_key.h"
+#include "command/overwritten.h"
 #include "command/string_value.h"
 #include "keyspace/value_types.h"
 #include "storage/storage.h"
@@ -41,23 +42,9 @@ bool is_long(const Found& found) {
   return found && found.entry->type() != ValueType::kString && value_ops(found.entry->type())->length(*found.entry) > kElementsOnReactor;
 }
 
-// What was at the target; told behind the command's own events.
-class Overwritten {
- public:
-  Overwritten(const Found& target, const Entry& source) : any_(target), other_type_(target && target.entry->type() != source.type()) {}
-  void tell(KeyAccess& access, const Place& to) const {
-    if (any_) access.event(KeyEvent::kOverwritten, "overwritten", to.database, to.key);
-    if (other_type_) access.event(KeyEvent::kTypeChanged, "type_changed", to.database, to.key);
-  }
-
- private:
-  const bool any_, other_type_;
-};
-
 // Sets the target to what the source's entry holds. The value of another type than string is copied, unless it was taken out.
 void set_whole(KeyAccess& access, const Place& to, Found target, NewValue value, const Entry& source, Object* moved) {
   const int64_t expiry_ms = source.has_expiry() ? source.expiry() : 0;
-  if (target) access.event(KeyEvent::kNew, "new", to.database, to.key);  // Redis deletes what is there first
   if (value.kind != NewValue::Kind::kTyped) {
     access.set(to.database, to.key, target, value, expiry_ms);
     return;
@@ -91,13 +78,14 @@ Moved relocate(CommandContext& ctx, const Place& from, const Place& to, bool rep
       value.moved = from.key.bytes != to.key.bytes;
       Object* object = nullptr;
       if (source.entry->encoding() == Encoding::kObject) object = access.take_object(from.database, from.key, source).release();
-      const Overwritten overwritten(target, *source.entry);
+      const Overwritten overwritten(target, source.entry->type());
+      overwritten.tell_new(access, to.database, to.key);
       set_whole(access, to, target, value, *source.entry, object);
       // Setting may have moved table slots, never the entry.
       access.erase(from.database, from.key, access.find_again(from.database, from.key));
       access.event(KeyEvent::kGeneric, events.first, from.database, from.key);
       access.event(KeyEvent::kGeneric, events.second, to.database, to.key);
-      overwritten.tell(access, to);
+      overwritten.tell(access, to.database, to.key);
     }
   }
   ctx.require_lsn(access.finish());
@@ -180,10 +168,11 @@ Outcome copy_attempt(CommandContext& ctx, const CopyRequest& request, CopyState&
     value.extent = *state.copied;
   }
   if (!admitted(ctx, record_bytes_of(value, request.from, request.to))) return Outcome::kDone;
-  const Overwritten overwritten(target, *source.entry);
+  const Overwritten overwritten(target, source.entry->type());
+  overwritten.tell_new(access, request.to.database, request.to.key);
   set_whole(access, request.to, target, value, *source.entry, nullptr);
   access.event(KeyEvent::kGeneric, "copy_to", request.to.database, request.to.key);
-  overwritten.tell(access, request.to);
+  overwritten.tell(access, request.to.database, request.to.key);
   state.copied.reset();
   ctx.require_lsn(access.finish());
   ctx.reply.integer(1);

@@ -69,7 +69,7 @@ SCENARIOS = {
         GEORADIUSBYMEMBER g p 9000 km STORE gd|GEORADIUS no 1 1 1 km STORE gd|GEOPOS no a|GEODIST no a b|GEOHASH no a""",
     "sort and dump": """
         MSET w_1 1 v_1 a w_2 2 v_2 b w_3 3 v_3 c|RPUSH l 3 1 2|SORT l STORE d|SORT l STORE d|SORT no STORE d|SORT no STORE d|SET s 1|SORT l STORE s|SORT l BY w_* GET v_* STORE d|SORT l|SORT no|RPUSH e 1
-        RESTORE r 0 "\\x00\\x01a\\x0c\\x00\\x84r\\xff\\xc1\\x83\\x8e\\x11\\xfa\\x81" """,
+        RESTORE r 0 "\\x00\\x01a\\x0c\\x00\\x84r\\xff\\xc1\\x83\\x8e\\x11\\xfa\\x81"|RESTORE r 0 "\\x00\\x01a\\x0c\\x00\\x84r\\xff\\xc1\\x83\\x8e\\x11\\xfa\\x81" REPLACE|RPUSH t 1|RESTORE t 0 "\\x00\\x01a\\x0c\\x00\\x84r\\xff\\xc1\\x83\\x8e\\x11\\xfa\\x81" REPLACE """,
     "streams": """
         XADD x 1-1 a 1|XADD x 1-2 a 1|XADD x 1-1 a 1|XADD x NOMKSTREAM 1-3 a 1|XADD no NOMKSTREAM 1-3 a 1|XADD x MAXLEN 2 2-1 a 1|XADD x MAXLEN 9 2-2 a 1|XTRIM x MAXLEN 9|XTRIM x MAXLEN 2|XTRIM no MAXLEN 2|XDEL x 1-1|XDEL x 2-1|XDEL no 1-1
         XSETID x 9-1|XSETID no 1-1|XGROUP CREATE x g 0|XGROUP CREATE x g 0|XGROUP CREATE n g $ MKSTREAM|XGROUP CREATE n2 g $|XGROUP SETID x g 0|XGROUP CREATECONSUMER x g bob|XGROUP CREATECONSUMER x g bob|XADD x 10-1 a 1|XADD x 10-2 a 1|XADD x 10-3 a 1
