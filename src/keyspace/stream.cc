@@ -79,6 +79,12 @@ StreamId Stream::first_id() const {
   return first;
 }
 
+StreamId Stream::last_entry_id() const {
+  StreamId last;
+  if (!blocks_.empty()) blocks_.back().block->each(blocks_.back().base, [&](const StreamEntry& entry) { return last = entry.id, true; });
+  return last;
+}
+
 size_t Stream::block_of(StreamId id) const {
   if (blocks_.empty() || id < blocks_[0].base) return blocks_.size();
   if (id >= blocks_.back().base) return blocks_.size() - 1;

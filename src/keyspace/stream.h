@@ -72,7 +72,7 @@ class Stream : public Object {
   uint64_t radix_nodes() const;
   // Of the entries that are there; zero when there is none.
   StreamId first_id() const;
-  StreamId last_entry_id() const { return blocks_.empty() ? StreamId{} : blocks_.back().block->last; }
+  StreamId last_entry_id() const;
 
   // `id` is behind all others; fields are not empty.
   void append(StreamId id, StreamFields fields);

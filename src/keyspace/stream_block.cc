@@ -174,7 +174,6 @@ bool StreamBlock::find(StreamId base, StreamId id, StreamEntry& entry) const {
 }
 
 bool StreamBlock::remove(StreamId base, StreamId id) {
-  StreamId before;
   const char* at = entries();
   for (const char* const end = data() + size; at < end;) {
     StreamEntry entry;
@@ -185,10 +184,8 @@ bool StreamBlock::remove(StreamId base, StreamId id) {
       size -= static_cast<uint32_t>(next - at);
       --count;
       ++removed;
-      if (id == last) last = before;
       return true;
     }
-    before = entry.id;
     at = next;
   }
   return false;
@@ -233,7 +230,7 @@ bool StreamBlock::check(StreamId base, std::string_view bytes, StreamId last, ui
     }
     if (!entry.complete()) return false;
   }
-  return !in.failed() && found == count && found > 0 && previous == last;
+  return !in.failed() && found == count && found > 0 && previous <= last;
 }
 
 }  // namespace pion

@@ -44,7 +44,7 @@ class StreamEntry {
 };
 
 struct StreamBlock {
-  StreamId last;             // of the entries that are there
+  StreamId last;             // of the entries that are or were here: decides, as in Redis, whether XTRIM MINID ~ takes the block
   uint32_t size = 0;         // of the bytes
   uint32_t capacity = 0;
   uint32_t count = 0;        // entries

@@ -132,3 +132,20 @@ def test_a_time_out_is_a_nil(pion: PionServer) -> None:
     for protocol, nil in ((2, None), (3, None)):
         with Connection(pion.port, protocol=protocol) as c:
             assert c.call("XREAD", "BLOCK", "1", "STREAMS", "none", "$") is nil
+
+
+def test_a_block_is_trimmed_by_the_last_id_it_ever_had(pion: PionServer) -> None:
+    """MINID ~ takes whole blocks, and a block counts as read up to its last id, removed or not; restarts do not forget it."""
+    with Connection(pion.port) as c:
+        for i in range(1, 4):
+            c.call("XADD", "s", f"{i}-0", "a", "b")
+        c.call("XDEL", "s", "3-0")
+        assert c.call("XTRIM", "s", "MINID", "~", "3-0") == 0
+        assert c.call("XINFO", "STREAM", "s")[19] == [b"2-0", [b"a", b"b"]]
+        c.call("SAVE")
+    pion.kill()
+    pion.start()
+    with Connection(pion.port) as c:
+        assert c.call("XTRIM", "s", "MINID", "~", "3-0") == 0
+        assert c.call("XREVRANGE", "s", "+", "-", "COUNT", "1") == [[b"2-0", [b"a", b"b"]]]
+        assert c.call("XTRIM", "s", "MINID", "~", "3-1") == 2
