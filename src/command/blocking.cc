@@ -3,6 +3,7 @@
 #include <cmath>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -62,9 +63,15 @@ class BlockedCommand final : public KeyWaiter, public std::enable_shared_from_th
     auto out = std::make_shared<OutputChain>();
     ReplyWriter reply(*out, session_.protocol);
     RetryContext ctx(services_, session_, spec_, arguments, reply);
+    const uint32_t errors = errors_written;
     if (spec_.handler(ctx) != Outcome::kDone) return;
     finish();
-    completion_->complete([out](ReplyWriter& reply) { reply.out().splice(std::move(*out)); }, ctx.required_lsn());
+    const uint32_t failed = std::exchange(errors_written, errors) - errors;  // it is not this thread's command that failed
+    const auto answer = [out, failed](ReplyWriter& reply) {
+      reply.out().splice(std::move(*out));
+      errors_written += failed;
+    };
+    completion_->complete(answer, ctx.required_lsn());
   }
 
   // The time is up, CLIENT UNBLOCK, or the connection is gone. False: it had been served already.
