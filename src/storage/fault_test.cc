@@ -87,6 +87,44 @@ TEST_F(Fault, ATornTailIsCutAtAWholeRecordWhereverItTears) {
   EXPECT_EQ(seen, 5);
 }
 
+// Wherever the file ends, also inside a record's padding, what is written and synced afterwards is found again.
+TEST_F(Fault, WhatFollowsACutTailIsFound) {
+  FaultyFileSystem disk(1);
+  FaultyFileSystem::Image image;
+  std::string path;
+  size_t begin = 0;
+  {
+    Life life(disk);
+    ASSERT_TRUE(life.set("synced", "1"));
+    ASSERT_TRUE(life.journal().sync_up_to(1));
+    path = newest(disk, "journal/");
+    begin = disk.content(path).find_last_not_of('\0') / 8 * 8 + 8;
+    for (int i = 0; i < 3; i++) ASSERT_TRUE(life.set("k" + std::to_string(i), std::string(static_cast<size_t>(i) + 3, 'v')));
+    ASSERT_TRUE(life.journal().write_pending());
+    disk.crash_now();
+    image = disk.image();
+  }
+  const size_t end = image[path].find_last_not_of('\0') + 8;
+  for (size_t cut = begin; cut <= end; cut++) {
+    FaultyFileSystem torn(2);
+    FaultyFileSystem::Image changed = image;
+    changed[path].resize(cut);
+    torn.load(changed);
+    for (int life_number = 0; life_number < 3; life_number++) {
+      Life life(torn);
+      ASSERT_EQ(life.get("synced"), "1") << "cut at " << cut;
+      for (int i = 0; i < life_number; i++) ASSERT_EQ(life.get("after" + std::to_string(i)), "x") << "cut at " << cut << ", life " << life_number;
+      const Result<Lsn> lsn = life.set("after" + std::to_string(life_number), "x");
+      ASSERT_TRUE(lsn);
+      ASSERT_TRUE(life.journal().sync_up_to(*lsn));
+      torn.crash_now();
+      life.plane.reset();
+      life.storage.reset();
+      torn.restart(CrashKind::kPowerLoss);
+    }
+  }
+}
+
 TEST_F(Fault, ABadRecordBelowASyncIsSkippedAlone) {
   FaultyFileSystem disk(1);
   std::string path;

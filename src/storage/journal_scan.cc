@@ -88,7 +88,8 @@ void scan_journal_file(JournalScan& scan, size_t index, uint64_t seed) {
       file.used_end = std::min(at, file.bytes);
       continue;
     }
-    const uint64_t end = std::min(at + padded_record(header.total_bytes), file.bytes);
+    // The file may end inside the padding, which is no part of the record. What is written behind it must be aligned all the same.
+    const uint64_t end = at + padded_record(header.total_bytes);
     if (header.type == static_cast<uint8_t>(RecordType::kBatch)) {
       if (body.size() >= sizeof(BatchBody)) {
         const auto batch = load_le<BatchBody>(body.data());

@@ -327,6 +327,7 @@ void Recovery::carry_unsynced() {
     read_run(reader, piece.run, std::max(piece.from, known_synced_ + 1), [&](const RecordView& record) {
       if (record.lsn >= cut_) return false;
       batch.append(whole.view(record.offset, record.bytes));
+      batch.resize(padded_record(batch.size()), '\0');  // the file may end inside the padding
       return true;
     });
   }
