@@ -25,7 +25,7 @@ def test_every_source_of_the_prefix_gives_the_same_answer(engine: str, tmp_path:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     rows = json.loads(out.read_text())
-    assert len(rows) == 7
+    assert len(rows) == 8
     for name, row in rows.items():
         assert row["tokens_equal"] and all(row["tokens_equal"]), name
         assert row["kv_equal"] and all(row["kv_equal"]), name

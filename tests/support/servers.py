@@ -199,3 +199,8 @@ def resident_bytes(pid: int) -> int:
     """Anonymous resident memory of a process: without mapped files."""
     status = Path(f"/proc/{pid}/status").read_text()
     return int(re.search(r"RssAnon:\s+(\d+)", status).group(1)) * 1024
+
+
+def is_sanitized(pid: int) -> bool:
+    """Was the process built with the address or the thread sanitizer? Memory and time are other ones there."""
+    return re.search(r"lib[at]san", Path(f"/proc/{pid}/maps").read_text()) is not None

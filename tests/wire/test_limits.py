@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import array
 import os
-import re
 import resource
 import socket
 import threading
@@ -14,7 +13,7 @@ from typing import Callable
 import pytest
 
 from support.resp import Connection, encode
-from support.servers import PionServer
+from support.servers import PionServer, is_sanitized
 
 pytestmark = pytest.mark.wire
 
@@ -25,8 +24,7 @@ def memory(server: PionServer) -> int:
     """Resident bytes of the server. A sanitizer's own (shadow, red zones, freed blocks kept aside) are divided out, roughly."""
     with open(f"/proc/{server.pid}/statm") as statm:
         resident = int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    with open(f"/proc/{server.pid}/maps") as maps:
-        return resident // 4 if re.search(r"lib[at]san", maps.read()) else resident
+    return resident // 4 if is_sanitized(server.pid) else resident
 
 
 def descriptors(server: PionServer) -> int:

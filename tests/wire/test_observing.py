@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from support.resp import Connection, ServerError, as_map
-from support.servers import PionServer, Redis82
+from support.servers import PionServer, Redis82, is_sanitized
 
 pytestmark = pytest.mark.wire
 
@@ -21,7 +21,7 @@ def both(request: pytest.FixtureRequest, pion_shared: PionServer, redis82: Redis
     for connection in pair:
         for words in (
             "CONFIG SET slowlog-log-slower-than 10000", "CONFIG SET slowlog-max-len 128", "CONFIG SET latency-monitor-threshold 0",
-            "CONFIG SET latency-tracking yes", "SLOWLOG RESET", "LATENCY RESET", "FLUSHALL", "CONFIG RESETSTAT",
+            "CONFIG SET latency-tracking yes", "LATENCY RESET", "FLUSHALL", "CONFIG RESETSTAT", "SLOWLOG RESET",
         ):  # fmt: skip
             connection.call(*words.split())
     yield pair
@@ -298,7 +298,8 @@ def test_memory_reports_are_true(pion: PionServer) -> None:
         assert {c.read() for _ in range(2000)} == {"OK"}
         stats = as_map(c.call("MEMORY", "STATS"))
         assert stats[b"keys.count"] == 2000 and stats[b"total.allocated"] - before[b"total.allocated"] >= 20_000_000
-        assert stats[b"peak.allocated"] >= stats[b"total.allocated"] and stats[b"allocator.allocated"] >= 20_000_000
+        assert stats[b"peak.allocated"] >= stats[b"total.allocated"]
+        assert is_sanitized(pion.pid) or stats[b"allocator.allocated"] >= 20_000_000  # a sanitizer's allocator tells nothing
         assert stats[b"keys.bytes-per-key"] == stats[b"dataset.bytes"] // 2000
         c.call("FLUSHALL")
         assert c.call("MEMORY", "PURGE") == "OK"
