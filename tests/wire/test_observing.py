@@ -155,7 +155,7 @@ def test_a_command_that_answers_late_is_slow_and_one_that_waits_for_keys_is_not(
         assert c.call("BLPOP", "nosuch", "0.12") is None
         entries = c.call("SLOWLOG", "GET")
         assert [entry[3] for entry in entries] == [[b"DEBUG", b"SLEEP", b"0.12"]]
-        assert 120_000 <= entries[0][2] < 10_000_000
+        assert 0.98 * 120_000 <= entries[0][2] < 10_000_000
         events = {name: (at_s, last, worst) for name, at_s, last, worst in c.call("LATENCY", "LATEST")}
         assert 120 <= events[b"command"][1] == events[b"command"][2]
         assert c.call("LATENCY", "HISTORY", "command") == [[events[b"command"][0], events[b"command"][1]]]
