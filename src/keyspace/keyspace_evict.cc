@@ -23,6 +23,8 @@ int64_t eviction_time_us(uint32_t tenacity) {
   return static_cast<int64_t>(500 * std::pow(1.15, tenacity - 10));
 }
 
+bool at_random(EvictionPolicy policy) { return policy == EvictionPolicy::kAllKeysRandom || policy == EvictionPolicy::kVolatileRandom; }
+
 }  // namespace
 
 bool Keyspace::ensure_memory() {
@@ -96,8 +98,7 @@ bool Keyspace::evict_one() {
   for (int round = 0; round < kRounds; ++round) {
     std::vector<EvictionCandidate> candidates = sample_keys(policy);
     if (candidates.empty()) return false;
-    const bool random = policy == EvictionPolicy::kAllKeysRandom || policy == EvictionPolicy::kVolatileRandom;
-    if (random) {
+    if (at_random(policy)) {
       if (evict(candidates[random64() % candidates.size()], policy)) return true;
       continue;
     }
@@ -116,8 +117,7 @@ bool Keyspace::evict(const EvictionCandidate& candidate, EvictionPolicy policy) 
   Shard* shard = shard_if((*stripes_)[candidate.stripe], candidate.database);
   const Found found = shard ? shard->find(victim.hash, victim.bytes) : Found{};
   if (!found || (volatile_only(policy) && !found.entry->has_expiry())) return false;
-  const bool random = policy == EvictionPolicy::kAllKeysRandom || policy == EvictionPolicy::kVolatileRandom;
-  if (!random && eviction_score(*found.entry, policy) < candidate.score) return false;
+  if (!at_random(policy) && eviction_score(*found.entry, policy) < candidate.score) return false;
   (void)admit(victim.bytes.size() + 16, WriteKind::kFrees);
   access.event(KeyEvent::kEvicted, "evicted", candidate.database, victim);
   access.erase(candidate.database, victim, found);

@@ -7,6 +7,7 @@
 
 #include "base/limits.h"
 #include "keyspace/collection_limits.h"
+#include "keyspace/listpack_size.h"
 
 namespace pion {
 namespace {
@@ -41,8 +42,7 @@ uint32_t listpack_item_bytes(const ShortText& text) {
   }
   const size_t size = text.bytes.size();
   const size_t body = size + (size < 64 ? 1 : size < 4096 ? 2 : 5);
-  const size_t back = body < 128 ? 1 : body < 16383 ? 2 : body < 2097151 ? 3 : body < 268435455 ? 4 : 5;
-  return static_cast<uint32_t>(body + back);
+  return static_cast<uint32_t>(body + listpack_back_bytes(body));
 }
 
 ChunkedList::~ChunkedList() {

@@ -14,6 +14,13 @@
 
 namespace pion {
 
+// One that has nothing and has failed.
+inline ByteReader failed_reader() {
+  ByteReader reader{std::string_view()};
+  reader.get<uint8_t>();
+  return reader;
+}
+
 // Any bytes may come: what does not fit sets failed() and yields zeros and empty views from then on.
 class RdbReader {
  public:
@@ -33,11 +40,6 @@ class RdbReader {
   void fail() { in_ = failed_reader(); }
 
  private:
-  static ByteReader failed_reader() {
-    ByteReader reader{std::string_view()};
-    reader.get<uint8_t>();
-    return reader;
-  }
   uint64_t length_behind(uint8_t head);
   std::string_view compressed(std::string& room);
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "keyspace/listpack_size.h"
+
 namespace pion {
 namespace {
 
@@ -16,18 +18,9 @@ int64_t integer_of(std::string_view little_endian) {
   return static_cast<int64_t>(value << spare) >> spare;  // the sign goes all the way up
 }
 
-ByteReader failed_reader() {
-  ByteReader reader{std::string_view()};
-  reader.get<uint8_t>();
-  return reader;
-}
-
-// Bytes that an element's size takes behind it. (The limits are Redis' own: not all of them are powers of two less one.)
-unsigned back_bytes(uint64_t size) { return size < 128 ? 1 : size < 16383 ? 2 : size < 2097151 ? 3 : size < 268435455 ? 4 : 5; }
-
 void write_back(std::string& out, uint64_t size) {
-  for (unsigned i = back_bytes(size); i-- > 0;) {
-    const bool first = i + 1 == back_bytes(size);
+  for (unsigned i = listpack_back_bytes(size); i-- > 0;) {
+    const bool first = i + 1 == listpack_back_bytes(size);
     out.push_back(static_cast<char>((size >> 7 * i & 0x7f) | (first ? 0 : 0x80)));
   }
 }
@@ -105,7 +98,7 @@ bool ListpackSource::next(ShortText& text) {
   }
   if (!read_listpack_body(in_, text)) return fail();
   const uint64_t size = before.size() - in_.rest().size();
-  const std::string_view back = in_.raw(back_bytes(size));
+  const std::string_view back = in_.raw(listpack_back_bytes(size));
   uint64_t said = 0;
   for (size_t i = 0; i < back.size(); ++i) {
     const auto byte = static_cast<uint8_t>(back[i]);

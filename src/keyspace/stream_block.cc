@@ -7,6 +7,7 @@
 
 #include "base/bytes.h"
 #include "keyspace/collection_limits.h"
+#include "keyspace/listpack_size.h"
 #include "keyspace/entry.h"
 
 namespace pion {
@@ -62,7 +63,7 @@ uint64_t listpack_element(std::string_view text) {
   } else {
     bytes = text.size() + (text.size() < 64 ? 1 : text.size() < 4096 ? 2 : 5);
   }
-  return bytes + (bytes < 128 ? 1 : bytes < 16383 ? 2 : bytes < 2097151 ? 3 : bytes < 268435455 ? 4 : 5);
+  return bytes + listpack_back_bytes(bytes);
 }
 
 uint64_t listpack_number(uint64_t number) {

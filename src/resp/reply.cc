@@ -35,11 +35,11 @@ void append_line(std::string& out, char mark, std::string_view text) {
   out.append("\r\n", 2);
 }
 
+constexpr double kLargestWhole = 4611686018427387904.0;  // 2^62: up to here Redis prints all digits of an integer
+
 }  // namespace
 
 void on_error_written(void (*told)(std::string_view text)) { tell_error = told; }
-
-constexpr double kLargestWhole = 4611686018427387904.0;  // 2^62: up to here Redis prints all digits of an integer
 
 // Shortest digits that read back equal, as Redis prints them: integers without a point, exponents unpadded.
 std::string format_real(double value) {

@@ -411,7 +411,6 @@ INSTANTIATE_TEST_SUITE_P(All, FailedCalls,
                          ::testing::Values(std::tuple(FileCall::kSync, "journal", false), std::tuple(FileCall::kSync, "journal", true),
                                            std::tuple(FileCall::kSync, "payload", false), std::tuple(FileCall::kWrite, "journal", false)));
 
-// What the device refused and the kernel forgot is nowhere. Then no sync may succeed any more, whatever is asked.
 // A long record is a batch of its own, and there are batches before and behind it: none may be lost, and none overtake another.
 TEST_F(Fault, LongRecordsThatCouldNotBeWrittenAreMended) {
   for (const uint64_t failing : {0u, 1u, 2u}) {
@@ -444,6 +443,7 @@ TEST_F(Fault, LongRecordsThatCouldNotBeWrittenAreMended) {
   }
 }
 
+// What the device refused and the kernel forgot is nowhere. Then no sync may succeed any more, whatever is asked.
 TEST_F(Fault, PayloadThatIsNowhereNeverCountsAsSynced) {
   FaultyFileSystem disk(1);
   disk.drop_pages_of_failed_syncs(true);
